@@ -1,0 +1,94 @@
+"""Lower confidence bounds on a probability, rounded against us."""
+
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from math import comb
+
+from scipy.special import betaincinv
+
+from flcert.errors import InputError, check_range
+
+Probability = float | Fraction | Decimal
+
+# Arithmetic whose every result is at or above (below) the true one.
+_UP = Context(prec=50, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+_DOWN = Context(prec=50, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+
+
+def failure_probability(alpha: Probability) -> Fraction:
+    """``alpha`` as the fraction that its decimal digits say, checked to be inside (0, 1).
+
+    >>> failure_probability(0.001)
+    Fraction(1, 1000)
+    """
+    try:
+        exact = Fraction(str(alpha))
+    except ValueError:
+        raise InputError(f"alpha must be in (0, 1), got {alpha}") from None
+    if not 0 < exact < 1:
+        raise InputError(f"alpha must be in (0, 1), got {alpha}")
+    return exact
+
+
+def clopper_pearson(successes: int, trials: int, alpha: Fraction) -> Fraction:
+    """A lower bound that exceeds p with probability at most alpha, when successes ~ Binomial(trials, p).
+
+    The Clopper-Pearson bound is the p at which P[Binomial(trials, p) >= successes] = alpha. SciPy's
+    quantile of the beta distribution finds it in floating point. That float, lowered by one part in
+    2^40, is returned once ``tail_bound`` has proved that it is at or below the exact bound; if it is
+    not, it is lowered further.
+
+    >>> float(clopper_pearson(10, 10, Fraction(1, 1024)))  # the exact bound is 1/2
+    0.49999999999954525
+    """
+    check_range("trials", trials, 1, 2**31)
+    check_range("successes", successes, 0, trials, "trials")
+    if successes == 0:
+        return Fraction(0)
+    estimate = float(betaincinv(successes, trials - successes + 1, float(alpha)))
+    for exponent in range(40, 0, -1):
+        bound = Fraction(estimate * (1 - 2.0**-exponent))
+        if bound == 0 or tail_bound(successes, trials, bound) <= alpha:
+            return bound
+    return Fraction(0)
+
+
+def tail_bound(successes: int, trials: int, p: Fraction) -> Fraction:
+    """An upper bound on P[Binomial(trials, p) >= successes] that is hardly above it, for 0 < p < 1.
+
+    The terms of the sum are built from their neighbours, each step rounded up. Their ratio falls, so
+    once it is below one the rest of the sum is at most that of a geometric series.
+    """
+    success, failure = _ratio(p, _UP), _ratio(1 - p, _UP)
+    odds = _UP.divide(success, _ratio(1 - p, _DOWN))
+    term = _UP.multiply(_power_up(success, successes), _power_up(failure, trials - successes))
+    term = _UP.multiply(term, _UP.create_decimal(comb(trials, successes)))
+    total = term
+    for i in range(successes, trials):
+        growth = _UP.multiply(odds, _UP.divide(Decimal(trials - i), Decimal(i + 1)))
+        term = _UP.multiply(term, growth)
+        total = _UP.add(total, term)
+        if growth < 1 and (rest := _geometric_rest(term, growth)) < total.scaleb(-25, _UP):
+            total = _UP.add(total, rest)
+            break
+    return Fraction(total)
+
+
+def _ratio(value: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def _power_up(base: Decimal, exponent: int) -> Decimal:
+    """Base ** exponent by repeated squaring, rounded up (``Context.power`` does not promise a direction)."""
+    result = Decimal(1)
+    while exponent:
+        if exponent & 1:
+            result = _UP.multiply(result, base)
+        base = _UP.multiply(base, base)
+        exponent >>= 1
+    return result
+
+
+def _geometric_rest(term: Decimal, growth: Decimal) -> Decimal:
+    """An upper bound on term * (growth + growth^2 + ...)."""
+    return _UP.divide(_UP.multiply(term, growth), _DOWN.subtract(Decimal(1), growth))

@@ -1,0 +1,29 @@
+"""SearchLevel of Algorithm 1: the largest m that leaves enough groups untouched, once for each distinct value."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from math import comb
+
+import numpy as np
+
+from flcert.certify.result import IntArray
+
+
+def untouched_groups(num_clients: int, group_size: int, *, more_than: int) -> int:
+    """The largest 0 <= m <= n-k with 2 C(n-m, k) > more_than, or -1 if there is none.
+
+    C(n-m, k) falls as m grows, so the first m that breaks the condition is found by bisection.
+
+    >>> untouched_groups(5, 2, more_than=11)  # 2 C(4, 2) = 12, 2 C(3, 2) = 6
+    1
+    """
+    candidates = range(num_clients - group_size + 1)
+    broken = bisect_left(candidates, True, key=lambda m: 2 * comb(num_clients - m, group_size) <= more_than)
+    return broken - 1
+
+
+def levels_by_value(values: IntArray, level: Callable[[int], int]) -> IntArray:
+    """``level`` of every entry, computed once for each distinct value."""
+    distinct, where = np.unique(values, return_inverse=True)
+    table = np.array([level(int(value)) for value in distinct], dtype=np.int64)
+    return table[where]
