@@ -36,7 +36,7 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> InputError:
     """
     known = sorted(allowed)
     nearest = get_close_matches(name, known, n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return InputError(f"unknown {what} {name!r}{hint} (known: {', '.join(known)})")
 
 

@@ -1,0 +1,48 @@
+"""Federated learning whose predictions are provably unaffected by a bounded number of malicious clients."""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flcert import certify, datasets, engines, grouping, training, voting
+    from flcert.config import Config, load_config
+    from flcert.datasets import Federation
+    from flcert.pipeline import RunResult, run
+    from flcert.training import Recipe
+
+__version__ = version("flcert")
+
+# Loaded when first used, so that `import flcert` and checking a vote table need no torch.
+_HOME = {
+    "Config": "flcert.config",
+    "Federation": "flcert.datasets",
+    "Recipe": "flcert.training",
+    "RunResult": "flcert.pipeline",
+    "load_config": "flcert.config",
+    "run": "flcert.pipeline",
+}
+_MODULES = ("certify", "datasets", "engines", "grouping", "training", "voting")
+
+__all__ = [
+    "Config",
+    "Federation",
+    "Recipe",
+    "RunResult",
+    "certify",
+    "datasets",
+    "engines",
+    "grouping",
+    "load_config",
+    "run",
+    "training",
+    "voting",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"flcert.{name}")
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'flcert' has no attribute {name!r}")

@@ -1,0 +1,178 @@
+"""Clients with their data, and a test set: a few large arrays with an offset for each client."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert.errors import InputError
+
+Examples = tuple[NDArray[np.generic], NDArray[np.int64]]
+
+_ARRAYS = ("inputs", "labels", "offsets", "test_inputs", "test_labels")
+
+
+@dataclass(frozen=True)
+class Federation:
+    """All clients' examples, one client after the other, and the test set.
+
+    Args:
+        name: what to call it in reports.
+        ids: the user ids, one a client.
+        inputs: float32 features or int64 tokens of all clients, (examples x input shape).
+        labels: int64 labels of all clients.
+        offsets: client i owns the rows offsets[i] to offsets[i + 1].
+        test_inputs: inputs to predict and certify.
+        test_labels: their true labels.
+        num_labels: L.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    inputs: NDArray[np.generic]
+    labels: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    test_inputs: NDArray[np.generic]
+    test_labels: NDArray[np.int64]
+    num_labels: int
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @classmethod
+    def build(
+        cls, name: str, clients: Mapping[str, Examples], test: Examples, num_labels: int | None = None
+    ) -> "Federation":
+        """A federation from ``{user id: (inputs, labels)}`` and a test set ``(inputs, labels)``.
+
+        Args:
+            name: what to call it in reports.
+            clients: inputs and labels of each client.
+            test: inputs and labels of the test set.
+            num_labels: L; by default one more than the largest label.
+        """
+        if not clients:
+            raise InputError(f"data set {name!r} has no clients")
+        for user, (inputs, labels) in clients.items():
+            _check_examples(f"client {user!r}", inputs, labels, like=np.asarray(test[0]))
+        _check_examples("the test set", *test, like=np.asarray(test[0]))
+        labels = np.concatenate([np.asarray(owned) for _, owned in clients.values()])
+        sizes = [len(owned) for _, owned in clients.values()]
+        return cls(
+            name=name,
+            ids=tuple(clients),
+            inputs=_input_dtype(np.concatenate([np.asarray(inputs) for inputs, _ in clients.values()])),
+            labels=labels.astype(np.int64),
+            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            test_inputs=_input_dtype(np.asarray(test[0])),
+            test_labels=np.asarray(test[1]).astype(np.int64),
+            num_labels=num_labels or max(2, int(labels.max()) + 1, int(np.max(test[1])) + 1),
+        )
+
+    @property
+    def num_clients(self) -> int:
+        """The number of clients n."""
+        return len(self.ids)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return self.test_inputs.shape[1:]
+
+    @property
+    def input_dtype(self) -> str:
+        """float32 for features, int64 for tokens."""
+        return self.test_inputs.dtype.name
+
+    def client(self, position: int) -> Examples:
+        """Inputs and labels of one client."""
+        rows = slice(int(self.offsets[position]), int(self.offsets[position + 1]))
+        return self.inputs[rows], self.labels[rows]
+
+    def client_digest(self, position: int) -> str:
+        """A digest of one client's data."""
+        return digest_arrays(*self.client(position))
+
+    def test_digest(self) -> str:
+        """A digest of the test inputs."""
+        return digest_arrays(self.test_inputs)
+
+    def digest(self) -> str:
+        """A digest of everything: ids, data, test set."""
+        return digest_arrays(*(getattr(self, array) for array in _ARRAYS), text=json.dumps([self.ids, self.num_labels]))
+
+    def save(self, directory: Path) -> None:
+        """Write the arrays so that other processes can map them."""
+        for array in _ARRAYS:
+            np.save(directory / f"{array}.npy", getattr(self, array))
+        text = {"name": self.name, "ids": self.ids, "num_labels": self.num_labels}
+        (directory / "federation.json").write_text(json.dumps(text))
+
+    @classmethod
+    def map(cls, directory: Path) -> "Federation":
+        """What ``save`` wrote, mapped from disk instead of read into memory."""
+        text = json.loads((directory / "federation.json").read_text())
+        arrays = {array: np.load(directory / f"{array}.npy", mmap_mode="r") for array in _ARRAYS}
+        federation = object.__new__(cls)  # checked when it was saved
+        federation.__dict__.update(arrays, name=text["name"], ids=tuple(text["ids"]), num_labels=text["num_labels"])
+        return federation
+
+
+def digest_arrays(*arrays: NDArray[np.generic], text: str = "") -> str:
+    """BLAKE2b over dtype, shape and bytes of each array, in order."""
+    state = hashlib.blake2b(text.encode(), digest_size=16)
+    for array in arrays:
+        state.update(json.dumps([array.dtype.str, array.shape]).encode())
+        state.update(np.ascontiguousarray(array).data if array.size else b"")
+    return state.hexdigest()
+
+
+def _input_dtype(inputs: NDArray[np.generic]) -> NDArray[np.generic]:
+    integers = np.issubdtype(inputs.dtype, np.integer) or inputs.dtype == np.bool_
+    return inputs.astype(np.int64 if integers else np.float32)
+
+
+def _check_examples(
+    owner: str, inputs: Sequence[object] | NDArray[np.generic], labels: object, like: NDArray[np.generic]
+) -> None:
+    """Refuse examples that cannot be stacked with the test inputs ``like``, naming whose they are."""
+    x, y = np.asarray(inputs), np.asarray(labels)
+    if x.ndim == 0 or y.ndim != 1 or len(x) != len(y):
+        raise InputError(f"{owner} must have one label for each input, got shapes {x.shape} and {y.shape}")
+    if len(x) == 0:
+        raise InputError(f"{owner} has no examples")
+    if x.shape[1:] != like.shape[1:]:
+        raise InputError(f"{owner} has inputs of shape {x.shape[1:]}, but the test inputs have {like.shape[1:]}")
+    if not (np.issubdtype(x.dtype, np.number) or x.dtype == np.bool_):
+        raise InputError(f"{owner} must have numbers as inputs, got dtype {x.dtype}")
+    if np.issubdtype(x.dtype, np.integer) != np.issubdtype(like.dtype, np.integer):
+        raise InputError(f"{owner} has inputs of dtype {x.dtype}, but the test inputs have {like.dtype}")
+    if not np.issubdtype(y.dtype, np.integer):
+        raise InputError(f"{owner} must have integer labels, got dtype {y.dtype}")
+
+
+def _check(federation: Federation) -> None:
+    sizes = np.diff(federation.offsets)
+    if len(federation.ids) == 0 or len(sizes) != len(federation.ids):
+        raise InputError(f"{len(federation.ids)} ids need {len(federation.ids) + 1} offsets, got {len(sizes) + 1}")
+    if (sizes <= 0).any():
+        raise InputError(f"client {federation.ids[int(np.argmin(sizes))]!r} has no examples")
+    if len(federation.test_labels) == 0:
+        raise InputError("the test set has no examples")
+    for what, labels in (("labels", federation.labels), ("test_labels", federation.test_labels)):
+        outside = (labels < 0) | (labels >= federation.num_labels)
+        if outside.any():
+            raise InputError(f"{what} must be in [0, {federation.num_labels - 1}], got {labels[outside][0]}")
+    for what, inputs in (("inputs", federation.inputs), ("test_inputs", federation.test_inputs)):
+        if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
+            row = int(np.argwhere(~np.isfinite(inputs))[0][0])
+            owner = _owner(federation, row) if what == "inputs" else "the test set"
+            raise InputError(f"{what} must be finite, got NaN or infinity in row {row} ({owner})")
+
+
+def _owner(federation: Federation, row: int) -> str:
+    return f"client {federation.ids[int(np.searchsorted(federation.offsets, row, side='right')) - 1]!r}"

@@ -1,0 +1,51 @@
+"""Writing files so that a reader sees the old one or the new one, never half of one."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from flcert.errors import InputError, RunError
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write to a temporary name beside ``path`` and rename.
+
+    Raises:
+        RunError: where the system refuses (no space, no permission); nothing is left behind.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(f"cannot write {path}: {error.strerror}") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, atomically."""
+    write_atomic(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The JSON in ``path``."""
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}") from None
+
+
+def writable_directory(path: Path) -> Path:
+    """Make the directory if it is missing; refuse it if nothing can be written there."""
+    probe = path / f".probe-{os.getpid()}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"directory {path} cannot be written: {error.strerror}") from None
+    return path

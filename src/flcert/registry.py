@@ -1,0 +1,134 @@
+"""What a family offers by name, or a user's own by import path, called with checked options."""
+
+import hashlib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
+
+from flcert.errors import InputError, unknown_name
+
+Factory = Callable[..., Any]
+
+
+class Strict(BaseModel):
+    """Settings that refuse unknown keys and cannot change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Choice(Strict):
+    """Something picked from a family by name, or by import path ``package.module:attribute``."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_plain_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+def resolve(family: str, entries: Mapping[str, Factory], name: str) -> Factory:
+    """The factory called ``name``, or the one behind an import path ``package.module:attribute``."""
+    if ":" in name:
+        return _import(family, name)
+    if name not in entries:
+        raise unknown_name(family, name, entries)
+    return entries[name]
+
+
+def build(family: str, entries: Mapping[str, Factory], choice: Choice, **context: Any) -> Any:
+    """Call the chosen factory with its options (from the user) and ``context`` (from us).
+
+    Raises:
+        InputError: for an option that the factory does not have, lacks, or that has the wrong type.
+    """
+    factory = resolve(family, entries, choice.name)
+    where = f"{family} {choice.name!r}"
+    return factory(**context, **_checked_options(factory, where, choice.options, context))
+
+
+def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) -> InputError:
+    """The first thing that pydantic found wrong, in our words: the name, the rule and the value.
+
+    Args:
+        failure: what pydantic raised.
+        name: what to call the value.
+        known: names that would have been right, where an unknown one was given.
+    """
+    first = failure.errors()[0]
+    if first["type"] == "extra_forbidden":
+        return unknown_name("setting", name, known)
+    if first["type"] == "missing":
+        return InputError(f"{name} is needed, but was not given")
+    if first["type"] == "value_error":
+        return InputError(first["msg"].removeprefix("Value error, "))
+    return InputError(f"{name} {first['msg'].replace('Input should', 'must')}, got {first['input']!r}")
+
+
+def source_digest(name: str) -> str:
+    """A digest of the file that defines a user's own factory, as it was when imported; empty for our own.
+
+    It becomes part of a group's key, so that an edited file never reuses models trained by its older text.
+    """
+    if ":" not in name:
+        return ""
+    module_name = name.partition(":")[0]
+    if module_name not in _digests:
+        source = getattr(importlib.import_module(module_name), "__file__", None)
+        _digests[module_name] = hashlib.blake2b(Path(source).read_bytes()).hexdigest()[:32] if source else "no source"
+    return _digests[module_name]
+
+
+_digests: dict[str, str] = {}  # by module, taken when this process imported it
+
+
+def _import(family: str, name: str) -> Factory:
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise InputError(f"{family} {name!r}: cannot import module {module_name!r} ({error})") from None
+    source_digest(name)
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise unknown_name(f"function of module {module_name!r}", attribute, public)
+    found: Factory = factory
+    return found
+
+
+def _checked_options(
+    factory: Factory, where: str, options: Mapping[str, Any], context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options, converted to the types that the factory's signature declares."""
+    schema = _schema(factory, context)
+    try:
+        checked = schema(**options)
+    except ValidationError as failure:
+        for option in options:
+            if option not in schema.model_fields and schema.model_config.get("extra") == "forbid":
+                raise unknown_name(f"option of {where}:", option, schema.model_fields) from None
+        option = ".".join(str(part) for part in failure.errors()[0]["loc"])
+        raise complaint(failure, f"option {option!r} of {where}") from None
+    return {option: getattr(checked, option) for option in options}
+
+
+def _schema(factory: Factory, context: Mapping[str, Any]) -> type[BaseModel]:
+    """A pydantic model of the parameters of ``factory`` that a user may set."""
+    parameters = inspect.signature(factory).parameters
+    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    fields: dict[str, Any] = {
+        key: (hints.get(key, Any), ... if parameter.default is parameter.empty else parameter.default)
+        for key, parameter in parameters.items()
+        if key not in context and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    }
+    config = ConfigDict(
+        extra="allow" if open_ended else "forbid", arbitrary_types_allowed=True, protected_namespaces=()
+    )
+    return create_model("options", __config__=config, **fields)

@@ -1,0 +1,126 @@
+"""A user's data that cannot be right is refused with a message that says whose and why."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from flcert import datasets, models
+from flcert.datasets import Federation
+from flcert.errors import InputError
+from flcert.registry import Choice
+from flcert.training import Recipe, train
+
+GOOD = (np.ones((3, 4), np.float32), np.array([0, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("client", "message"),
+    [
+        ((np.ones((0, 4), np.float32), np.zeros(0, int)), "client 'bob' has no examples"),
+        (
+            (np.ones((3, 5), np.float32), GOOD[1]),
+            r"client 'bob' has inputs of shape \(5,\), .* have \(4,\)",
+        ),
+        (
+            (GOOD[0], np.array([0, 1])),
+            r"client 'bob' must have one label for each input, .* \(3, 4\) and \(2,\)",
+        ),
+        ((GOOD[0], np.array([0.0, 1.0, 2.0])), "client 'bob' must have integer labels, got dtype float64"),
+        ((GOOD[0], np.array([0, 1, -2])), r"labels must be in \[0, 2\], got -2"),
+        ((np.full((3, 4), np.nan), GOOD[1]), r"inputs must be finite, got NaN or infinity in row 3 \(client 'bob'\)"),
+        ((np.full((3, 4), np.inf), GOOD[1]), r"inputs must be finite, got NaN or infinity in row 3 \(client 'bob'\)"),
+        ((np.array([["a"] * 4] * 3), GOOD[1]), "client 'bob' must have numbers as inputs"),
+        ((np.ones((3, 4), int), GOOD[1]), "client 'bob' has inputs of dtype int64, but the test inputs have float32"),
+    ],
+)
+def test_a_client_s_data_that_does_not_fit(client, message):
+    with pytest.raises(InputError, match=message):
+        Federation.build("bad", {"ann": GOOD, "bob": client}, GOOD, num_labels=3)
+
+
+def test_a_test_set_that_does_not_fit():
+    with pytest.raises(InputError, match=r"the test set has no examples"):
+        Federation.build("bad", {"ann": GOOD}, (np.ones((0, 4), np.float32), np.zeros(0, int)))
+    with pytest.raises(InputError, match=r"test_labels must be in \[0, 1\], got 2"):
+        Federation.build("bad", {"ann": (GOOD[0], np.array([0, 1, 1]))}, GOOD, num_labels=2)
+    with pytest.raises(InputError, match=r"data set 'bad' has no clients"):
+        Federation.build("bad", {}, GOOD)
+
+
+def test_offsets_that_do_not_fit():
+    federation = Federation.build("good", {"ann": GOOD}, GOOD)
+    with pytest.raises(InputError, match=r"1 ids need 2 offsets, got 3"):
+        replace(federation, offsets=np.array([0, 1, 3]))
+
+
+def test_a_folder_that_does_not_fit(tmp_path):
+    with pytest.raises(InputError, match=r"no client files: .*clients must hold one npz file for each client"):
+        datasets.load("folder", path=tmp_path)
+    (tmp_path / "clients").mkdir()
+    np.savez(tmp_path / "clients" / "ann.npz", inputs=GOOD[0])
+    with pytest.raises(InputError, match=r"ann.npz must hold the arrays 'inputs' and 'labels'"):
+        datasets.load("folder", path=tmp_path)
+    np.savez(tmp_path / "clients" / "ann.npz", inputs=GOOD[0], labels=GOOD[1])
+    with pytest.raises(InputError, match=r"missing file .*test.npz"):
+        datasets.load("folder", path=tmp_path)
+    (tmp_path / "test.npz").write_bytes(b"not an archive")
+    with pytest.raises(InputError, match=r"test.npz cannot be read as npz"):
+        datasets.load("folder", path=tmp_path)
+
+
+def test_a_pickle_in_a_folder_is_never_loaded(tmp_path):
+    (tmp_path / "clients").mkdir()
+    np.savez(tmp_path / "clients" / "ann.npz", inputs=np.array([object()]), labels=np.array([0]))
+    with pytest.raises(InputError, match=r"ann.npz cannot be read as npz: Object arrays cannot be loaded"):
+        datasets.load("folder", path=tmp_path)
+
+
+def nothing(**_):
+    return {}
+
+
+def test_a_function_that_returns_something_else_is_refused():
+    with pytest.raises(InputError, match=r"must return a flcert.Federation, got dict"):
+        datasets.load("tests.unit.test_bad_data:nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_module:load", "data set 'no_such_module:load': cannot import module 'no_such_module'"),
+        ("json:lod", "unknown function of module 'json' 'lod'; did you mean 'load'"),
+        ("digit", "unknown data set 'digit'; did you mean 'digits'"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused(name, message):
+    with pytest.raises(InputError, match=message):
+        datasets.load(name)
+
+
+def test_options_of_the_wrong_kind_are_refused():
+    with pytest.raises(InputError, match=r"option 'num_clients' of data set 'digits' must be .*got 'many'"):
+        datasets.load("digits", num_clients="many")
+    with pytest.raises(InputError, match=r"num_clients must be in \[1, number of training examples=1347\], got 2000"):
+        datasets.load("digits", num_clients=2000)
+
+
+def wide(input_shape, num_labels):
+    return models.MODELS["mlp"](input_shape, num_labels + 1)
+
+
+def test_a_model_of_the_wrong_width_is_refused_before_training(federation, grouping, store):
+    recipe = Recipe(model=Choice(name="tests.unit.test_bad_data:wide"))
+    with pytest.raises(InputError, match=r"one score for each of the 10 labels, shape \(1, 10\), got \(1, 11\)"):
+        train(federation, grouping, recipe, store=store)
+    assert not list(store.entries())
+
+
+def test_a_model_that_cannot_read_the_inputs_is_refused_before_training(federation, grouping, store):
+    with pytest.raises(InputError, match=r"needs images of at least 10 x 10 pixels, got input shape \(64,\)"):
+        train(federation, grouping, Recipe(model=Choice(name="cnn")), store=store)
+
+
+def test_a_model_that_is_none_is_refused():
+    with pytest.raises(InputError, match=r"must be a torch.nn.Module, got dict"):
+        models.build(Choice(name="tests.unit.test_bad_data:nothing"), (3,), 2, seed=0)
