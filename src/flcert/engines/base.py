@@ -1,0 +1,128 @@
+"""The interface of an engine, and the loop that drives it: retries, and blame only where it belongs."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from flcert.datasets import Federation
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+ATTEMPTS_ALONE = 2
+
+
+class Pool(Protocol):
+    """Workers that hold one federation."""
+
+    def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
+        """Run ``function(federation, task)`` in a worker."""
+
+
+class Engine(Protocol):
+    """A way to run tasks."""
+
+    @property
+    def workers(self) -> int:
+        """How many tasks run at once."""
+
+    def pool(self, federation: Federation, workers: int) -> AbstractContextManager[Pool]:
+        """Start workers and hand them the federation, once."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a task has no result."""
+
+    reason: str
+
+
+class Workers:
+    """An engine's workers for one federation: started when first needed, replaced when one dies.
+
+    Use it as a context manager; leaving it stops the workers, at once if an exception is on its way.
+    """
+
+    def __init__(self, engine: Engine, federation: Federation) -> None:
+        self.engine = engine
+        self.federation = federation
+        self._open = ExitStack()
+        self._pool: Pool | None = None
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._open.__exit__(*exception)
+
+    def completed(
+        self, function: Callable[[Federation, Task], Result], tasks: Sequence[Callable[[], Task]]
+    ) -> Iterator[tuple[int, Result | Failure]]:
+        """Run ``function(federation, task)`` for every task and yield (position, result or failure), in any order.
+
+        A task that raises is a failure. When a worker dies, the tasks in flight are run again, one at a time in a
+        worker of their own, so that a task that kills its worker is found out and no other is blamed for it.
+
+        Args:
+            function: a function of a module, so that other processes can import it.
+            tasks: what makes each task, called when it is sent; a large task need not wait in memory.
+        """
+        waiting = deque(range(len(tasks)))
+        while waiting:
+            suspects = yield from self._until_broken(function, tasks, waiting)
+            for position in suspects:
+                yield position, self._alone(function, tasks[position])
+
+    def _until_broken(
+        self,
+        function: Callable[[Federation, Task], Result],
+        tasks: Sequence[Callable[[], Task]],
+        waiting: deque[int],
+    ) -> Generator[tuple[int, Result | Failure], None, list[int]]:
+        """Work through ``waiting`` until it is empty or a worker dies; returns the tasks then in flight."""
+        in_flight: dict[Future[Result], int] = {}
+        suspects: list[int] = []
+        while in_flight or (waiting and not suspects):
+            while waiting and not suspects and len(in_flight) < self.engine.workers:
+                position = waiting.popleft()
+                try:
+                    in_flight[self._started().submit(function, tasks[position]())] = position
+                except BrokenExecutor:
+                    suspects.append(position)
+            for future in wait(in_flight, return_when=FIRST_COMPLETED).done:
+                position = in_flight.pop(future)
+                if isinstance(future.exception(), BrokenExecutor):
+                    suspects.append(position)
+                    continue
+                outcome: Result | Failure = _outcome(future)
+                yield position, outcome
+        if suspects:
+            self._stop()
+        return sorted(suspects)
+
+    def _alone(self, function: Callable[[Federation, Task], Result], task: Callable[[], Task]) -> Result | Failure:
+        for _ in range(ATTEMPTS_ALONE):
+            with self.engine.pool(self.federation, 1) as pool:
+                future = pool.submit(function, task())
+                if not isinstance(future.exception(), BrokenExecutor):
+                    return _outcome(future)
+        return Failure(f"its worker process died {ATTEMPTS_ALONE + 1} times")
+
+    def _started(self) -> Pool:
+        if self._pool is None:
+            self._pool = self._open.enter_context(self.engine.pool(self.federation, self.engine.workers))
+        return self._pool
+
+    def _stop(self) -> None:
+        self._open.close()
+        self._pool = None
+
+
+def _outcome(future: "Future[Result]") -> Result | Failure:
+    error = future.exception()
+    if error is not None:
+        return Failure(f"{type(error).__name__}: {error}")
+    return future.result()

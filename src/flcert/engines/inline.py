@@ -1,0 +1,36 @@
+"""In this very process: for notebooks, debugging and tests. The models are the same bytes as from any engine."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from flcert.datasets import Federation
+from flcert.engines.base import Pool, Result, Task
+from flcert.engines.isolation import one_thread, own_generators
+
+
+@dataclass(frozen=True)
+class Inline:
+    """Runs each task when it is submitted."""
+
+    workers: int = 1
+
+    @contextmanager
+    def pool(self, federation: Federation, workers: int) -> Iterator[Pool]:  # noqa: ARG002 (as in Engine)
+        """This process."""
+        yield _InlinePool(federation)
+
+
+@dataclass(frozen=True)
+class _InlinePool:
+    federation: Federation
+
+    def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
+        future: Future[Result] = Future()
+        try:
+            with one_thread(), own_generators():
+                future.set_result(function(self.federation, task))
+        except Exception as error:  # becomes the task's failure, as it would in a worker
+            future.set_exception(error)
+        return future

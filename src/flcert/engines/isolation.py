@@ -1,0 +1,31 @@
+"""What must not leak between a task and the process that it runs in."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run the body with a single torch thread: with more, the order of additions would depend on the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def own_generators() -> Iterator[None]:
+    """Give the caller's process-wide random generators back as they were."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (users' code may draw from it)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002

@@ -1,0 +1,84 @@
+"""Processes on this machine, one torch thread each; the federation is mapped from disk by every worker."""
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from flcert.datasets import Federation
+from flcert.engines.base import Pool, Result, Task
+from flcert.errors import RunError
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Worker processes.
+
+    Args:
+        workers: how many; by default one for each core.
+    """
+
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    @contextmanager
+    def pool(self, federation: Federation, workers: int) -> Iterator[Pool]:
+        """Start processes that map the federation; an exception in the body stops them at once."""
+        context = multiprocessing.get_context("spawn")
+        with tempfile.TemporaryDirectory(prefix="flcert-") as directory:
+            _save(federation, Path(directory))
+            watched, lifeline = context.Pipe(duplex=False)
+            executor = ProcessPoolExecutor(workers, context, _start_worker, (directory, watched))
+            try:
+                yield _ProcessPool(executor)
+                executor.shutdown()
+            finally:
+                lifeline.close()  # workers that are still busy stop at once
+                executor.shutdown(cancel_futures=True)
+                watched.close()
+
+
+def _save(federation: Federation, directory: Path) -> None:
+    try:
+        federation.save(directory)
+    except OSError as error:
+        raise RunError(f"cannot write the data for the workers to {directory}: {error.strerror or error}") from None
+
+
+@dataclass(frozen=True)
+class _ProcessPool:
+    executor: Executor
+
+    def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
+        return self.executor.submit(_call, function, task)
+
+
+_federation: Federation  # of this worker process
+
+
+def _start_worker(directory: str, watched: Connection) -> None:
+    global _federation
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+    torch.set_num_threads(1)
+    _federation = Federation.map(Path(directory))
+    threading.Thread(target=_stop_with_parent, args=(watched,), daemon=True).start()
+
+
+def _stop_with_parent(watched: Connection) -> None:
+    """End this process when the parent closes its end of the pipe or is gone, however it went."""
+    try:
+        watched.recv()
+    except EOFError:
+        os._exit(1)
+
+
+def _call(function: Callable[[Federation, Task], Result], task: Task) -> Result:
+    return function(_federation, task)

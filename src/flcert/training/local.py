@@ -1,0 +1,70 @@
+"""One client's part of one round: a few steps of SGD on its own data."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from flcert.seeding import derive, stream
+from flcert.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client's id and examples."""
+
+    id: str
+    inputs: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class Replica:
+    """A working copy of the model whose state can be read and written as one vector.
+
+    The vector holds the parameters, then the floating-point buffers (such as the statistics of batch
+    normalisation), in the order of the module. Integer buffers keep their initial value.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module.train()
+        self.trained: list[Tensor] = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+        self._tensors = [tensor.detach() for tensor in (*module.parameters(), *buffers)]
+        self._sizes = [tensor.numel() for tensor in self._tensors]
+
+    def read(self) -> Tensor:
+        """The state as a new vector."""
+        return torch.cat([tensor.reshape(-1) for tensor in self._tensors])
+
+    def write(self, vector: Tensor) -> None:
+        """Set the state."""
+        for tensor, values in zip(self._tensors, torch.split(vector, self._sizes), strict=True):
+            tensor.copy_(values.view(tensor.shape))
+
+
+def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, round_number: int) -> None:
+    """Take ``recipe.local_steps`` steps on the client's data, in place.
+
+    The gradient is taken and applied directly: an optimiser object and a DataLoader cost more than the
+    arithmetic of a small model.
+    """
+    torch.default_generator.manual_seed(derive(seed, "dropout", client.id, round_number))
+    for batch in _batches(client, recipe, seed, round_number):
+        loss = functional.cross_entropy(
+            replica.module(client.inputs[batch]), client.labels[batch], reduction=recipe.reduction
+        )
+        gradients = torch.autograd.grad(loss, replica.trained, allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            torch._foreach_add_(replica.trained, gradients, alpha=-recipe.learning_rate)
+
+
+def _batches(client: Client, recipe: Recipe, seed: int, round_number: int) -> Tensor:
+    """The rows of each step's batch, (steps x batch size): each batch is drawn without repetition."""
+    rows = np.tile(np.arange(len(client)), (recipe.local_steps, 1))
+    generator = stream(seed, "batches", client.id, round_number)
+    return torch.from_numpy(generator.permuted(rows, axis=1)[:, : recipe.batch_size])

@@ -1,0 +1,64 @@
+"""What many tests share: a small federation, and the command line called in this process."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from flcert.cli.main import main
+from flcert.datasets import Federation, load
+from flcert.grouping import Grouping, hashed
+from flcert.store import Store
+from flcert.training import Recipe
+
+os.environ.setdefault("MPLBACKEND", "agg")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def flcert(capsys, monkeypatch, tmp_path):
+    """Call ``flcert ...`` in a directory of its own with a store of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLCERT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def call(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["flcert", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store-of-this-test")
+
+
+@pytest.fixture(scope="session")
+def federation() -> Federation:
+    return load("digits", num_clients=14, num_test=60)
+
+
+@pytest.fixture(scope="session")
+def grouping(federation: Federation) -> Grouping:
+    return hashed(federation.ids, num_groups=5, key="tests")
+
+
+@pytest.fixture(scope="session")
+def recipe() -> Recipe:
+    return Recipe(rounds=3, local_steps=2)

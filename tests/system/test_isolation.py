@@ -1,0 +1,128 @@
+"""The most valuable tests: corrupt one group any way you like, all other models keep their bytes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from flcert.datasets import Federation
+from flcert.engines import Inline, Processes
+from flcert.grouping import hashed
+from flcert.registry import Choice
+from flcert.store import Store
+from flcert.training import Recipe, train
+from tests.saboteur import MODE, VICTIM_SIZE
+
+RECIPE = Recipe(rounds=2, local_steps=2, aggregator=Choice(name="tests.saboteur:aggregator"))
+VICTIM = "user-03"
+ENGINES = {"inline": Inline(), "one worker": Processes(1), "two workers": Processes(2)}
+
+
+def build(victim_inputs=None):
+    """Twelve clients with random data; what the victim holds can be replaced."""
+    rng = np.random.default_rng(0)
+    clients = {}
+    for number in range(12):
+        size = VICTIM_SIZE if f"user-{number:02d}" == VICTIM else 20
+        inputs = rng.normal(size=(size, 16)).astype(np.float32)
+        clients[f"user-{number:02d}"] = (inputs, rng.integers(0, 3, size))
+    if victim_inputs is not None:
+        inputs, labels = clients[VICTIM]
+        clients[VICTIM] = (np.full_like(inputs, victim_inputs), labels[::-1].copy())
+    test = (rng.normal(size=(10, 16)).astype(np.float32), rng.integers(0, 3, 10))
+    return Federation.build("random", clients, test, num_labels=3)
+
+
+FEDERATION = build()
+GROUPING = hashed(FEDERATION.ids, num_groups=5)
+VICTIM_GROUP = next(g for g, members in enumerate(GROUPING.members) if FEDERATION.ids.index(VICTIM) in members)
+
+
+def model_files(federation, store, engine, grouping=GROUPING, recipe=RECIPE):
+    """The bytes of every group's model file, None for a group without one; and the ensemble."""
+    ensemble = train(federation, grouping, recipe, engine=engine, store=store)
+    files = [store.path(keys[recipe.rounds]).read_bytes() if keys else None for keys in ensemble.keys]
+    return files, ensemble
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory):
+    files, _ = model_files(FEDERATION, Store(tmp_path_factory.mktemp("untouched")), Inline())
+    assert sum(file is not None for file in files) >= 4
+    return files
+
+
+def check_others(files, untouched):
+    others = [g for g in range(len(GROUPING)) if g != VICTIM_GROUP]
+    assert [files[g] for g in others] == [untouched[g] for g in others]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_trains_the_same_bytes(engine, store, untouched):
+    assert model_files(FEDERATION, store, ENGINES[engine])[0] == untouched
+
+
+@pytest.mark.parametrize("engine", ["inline", "two workers"])
+@pytest.mark.parametrize("value", [0.0, 1e38, -1e38, 1e-40])
+def test_whatever_a_client_holds_other_groups_keep_their_bytes(engine, value, store, untouched):
+    files, _ = model_files(build(victim_inputs=value), store, ENGINES[engine])
+    assert files[VICTIM_GROUP] != untouched[VICTIM_GROUP]
+    check_others(files, untouched)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("update", ["nan", "inf", "-inf", "1e30"])
+def test_whatever_a_group_is_sent_other_groups_keep_their_bytes(engine, update, store, untouched, monkeypatch):
+    monkeypatch.setenv(MODE, update)
+    files, ensemble = model_files(FEDERATION, store, ENGINES[engine])
+    assert files[VICTIM_GROUP] != untouched[VICTIM_GROUP]
+    assert not ensemble.failures
+    check_others(files, untouched)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_group_that_raises_fails_alone(engine, store, untouched, monkeypatch):
+    monkeypatch.setenv(MODE, "raise")
+    files, ensemble = model_files(FEDERATION, store, ENGINES[engine])
+    assert ensemble.failures == {VICTIM_GROUP: "RuntimeError: sabotage"}
+    check_others(files, untouched)
+
+
+@pytest.mark.parametrize("engine", ["one worker", "two workers"])
+def test_a_group_that_kills_its_worker_fails_alone_and_is_trained_when_it_behaves(
+    engine, store, untouched, monkeypatch
+):
+    monkeypatch.setenv(MODE, "crash")
+    files, ensemble = model_files(FEDERATION, store, ENGINES[engine])
+    assert ensemble.failures == {VICTIM_GROUP: "its worker process died 3 times"}
+    check_others(files, untouched)
+    monkeypatch.delenv(MODE)
+    files, ensemble = model_files(FEDERATION, store, Inline())
+    assert files == untouched
+    assert (ensemble.trained, ensemble.failures) == (1, {})
+
+
+def test_the_order_of_work_does_not_matter(store, untouched):
+    backwards = replace(GROUPING, members=GROUPING.members[::-1])
+    files, _ = model_files(FEDERATION, store, Inline(), backwards)
+    assert files[::-1] == untouched
+
+
+def test_a_warm_cache_does_not_matter(store, untouched):
+    model_files(build(victim_inputs=5.0), store, Inline())
+    files, ensemble = model_files(FEDERATION, store, Inline())
+    assert files == untouched
+    assert ensemble.trained == 1  # the victim's data changed, and nothing else
+
+
+def test_a_change_that_does_cross_groups_is_noticed_by_these_tests(untouched, store):
+    files, _ = model_files(FEDERATION, store, Inline(), recipe=RECIPE.model_copy(update={"seed": 1}))
+    with pytest.raises(AssertionError):
+        check_others(files, untouched)
+
+
+def test_training_leaves_the_caller_s_random_generators_alone(store):
+    np.random.seed(3)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    model_files(FEDERATION, store, Inline())
+    assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002

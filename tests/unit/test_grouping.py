@@ -1,0 +1,96 @@
+"""Client ids to groups."""
+
+import hashlib
+from collections import Counter
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+
+from flcert import grouping
+from flcert.errors import InputError
+
+IDS = [f"user-{i}" for i in range(30)]
+
+
+def members(result):
+    return [[IDS[client] for client in group] for group in result.members]
+
+
+def test_hashed_groups_follow_keyed_blake2b_of_the_id():
+    result = grouping.hashed(IDS, 7, key="secret")
+    for group, users in enumerate(members(result)):
+        for user in users:
+            digest = hashlib.blake2b(user.encode(), key=b"secret", digest_size=16).digest()
+            assert int.from_bytes(digest, "big") % 7 == group
+    assert sorted(user for users in members(result) for user in users) == sorted(IDS)
+
+
+def test_hashed_groups_do_not_depend_on_the_order_or_presence_of_other_clients():
+    before = {user: group for group, users in enumerate(members(grouping.hashed(IDS, 7))) for user in users}
+    for leaver in IDS:
+        others = [user for user in reversed(IDS) if user != leaver]
+        after = grouping.hashed(others, 7)
+        assert all(before[others[client]] == group for group, found in enumerate(after.members) for client in found)
+
+
+def test_members_come_in_order_of_id():
+    for result in (grouping.hashed(IDS[::-1], 4), grouping.sampled(IDS[::-1], 9, 5), grouping.enumerated(IDS[::-1], 2)):
+        for group in result.members:
+            users = [IDS[::-1][client] for client in group]
+            assert users == sorted(users)
+
+
+def test_another_key_gives_other_groups():
+    assert members(grouping.hashed(IDS, 7, key="a")) != members(grouping.hashed(IDS, 7, key="b"))
+
+
+def test_hashed_groups_are_empty_as_often_as_chance_says():
+    """About 67 of 500 groups for 1,000 clients."""
+    ids = [f"client-{i}" for i in range(1000)]
+    empty = [int((grouping.hashed(ids, 500, key=f"key-{i}").sizes == 0).sum()) for i in range(20)]
+    assert abs(np.mean(empty) - 500 * (1 - 1 / 500) ** 1000) < 5
+
+
+def test_sampled_groups_are_uniform_subsets_and_independent():
+    result = grouping.sampled([f"u{i}" for i in range(6)], 30_000, 2, seed=1)
+    drawn = Counter(tuple(group.tolist()) for group in result.members)
+    expected = 30_000 / comb(6, 2)
+    chi_square = sum((drawn[pair] - expected) ** 2 / expected for pair in combinations(range(6), 2))
+    assert chi_square < 36.1  # 14 degrees of freedom, one in a thousand
+    repeats = sum(np.array_equal(a, b) for a, b in zip(result.members, result.members[1:], strict=False))
+    assert abs(repeats / 30_000 - 1 / 15) < 0.006  # a group says nothing about the next
+
+
+def test_sampled_groups_repeat_with_the_seed_and_change_with_it():
+    assert members(grouping.sampled(IDS, 20, 3, seed=1)) == members(grouping.sampled(IDS, 20, 3, seed=1))
+    assert members(grouping.sampled(IDS, 20, 3, seed=1)) != members(grouping.sampled(IDS, 20, 3, seed=2))
+
+
+def test_enumerated_groups_are_all_of_them_once():
+    result = grouping.enumerated(IDS, 2)
+    assert len({tuple(group.tolist()) for group in result.members}) == len(result) == comb(30, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: grouping.hashed(IDS, 31), r"num_groups must be in \[1, num_clients=30\], got 31"),
+        (lambda: grouping.hashed(IDS, 0), r"num_groups must be in \[1, num_clients=30\], got 0"),
+        (lambda: grouping.hashed([], 1), "at least one client is needed"),
+        (lambda: grouping.hashed(["a", "b", "a"], 2), "user ids must be unique, got 'a' more than once"),
+        (lambda: grouping.hashed(IDS, 3, key=""), "key must have 1 to 64 bytes, got 0"),
+        (lambda: grouping.hashed(IDS, 3, key="x" * 65), "key must have 1 to 64 bytes, got 65"),
+        (lambda: grouping.sampled(IDS, 5, 31), r"group_size must be in \[1, num_clients=30\], got 31"),
+        (lambda: grouping.sampled(IDS, 10**7, 2), r"num_groups must be in \[1, 1000000\], got 10000000"),
+        (lambda: grouping.enumerated(IDS, 15), r"C\(30, 15\) = 155,117,520 groups are more than limit=10,000"),
+    ],
+)
+def test_groupings_that_make_no_sense_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_the_limit_of_enumeration_can_be_raised():
+    assert len(grouping.enumerated(IDS, 4, limit=30_000)) == comb(30, 4)

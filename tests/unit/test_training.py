@@ -1,0 +1,195 @@
+"""One group's training: the arithmetic against a naive loop, and what its key covers."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from flcert import models, registry
+from flcert.datasets import Federation, load
+from flcert.engines import Processes
+from flcert.grouping import hashed, sampled
+from flcert.registry import Choice
+from flcert.seeding import stream
+from flcert.training import Recipe, train
+from flcert.training.group import GroupTask, group_key, group_seed, recipe_sources, train_group
+from flcert.training.rounds import participants
+
+FEDERATION = load("digits", num_clients=30, num_test=60)
+
+
+def naive_fedavg(federation, members, recipe, seed):
+    """FedAvg written with the optimiser and the loss that a user would write, on the same batches."""
+    model = models.build(recipe.model, federation.input_shape, federation.num_labels, seed)
+    for number in range(1, recipe.rounds + 1):
+        start = {name: value.clone() for name, value in model.state_dict().items()}
+        total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in start.items()}
+        examples = sum(len(federation.client(client)[1]) for client in members)
+        for client in members:
+            model.load_state_dict(start)
+            inputs, labels = (torch.tensor(array) for array in federation.client(client))
+            optimiser = torch.optim.SGD(model.parameters(), lr=recipe.learning_rate)
+            rows = np.tile(np.arange(len(labels)), (recipe.local_steps, 1))
+            draws = stream(seed, "batches", federation.ids[client], number).permuted(rows, axis=1)
+            for batch in draws[:, : recipe.batch_size]:
+                optimiser.zero_grad()
+                functional.cross_entropy(model(inputs[batch]), labels[batch], reduction=recipe.reduction).backward()
+                optimiser.step()
+            for name, value in model.state_dict().items():
+                total[name] += value.double() * len(labels) / examples
+        model.load_state_dict({name: value.float() for name, value in total.items()})
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_training_is_fedavg_weighted_by_data_size(reduction):
+    rng = np.random.default_rng(0)
+    clients = {
+        f"user-{size}": (rng.normal(size=(size, 8)).astype(np.float32), rng.integers(0, 3, size))
+        for size in (3, 20, 50)
+    }
+    federation = Federation.build("uneven", clients, (np.zeros((1, 8), np.float32), np.array([0])), num_labels=3)
+    recipe = Recipe(rounds=4, local_steps=3, learning_rate=0.05, batch_size=10, reduction=reduction)
+    trained = train_group(federation, GroupTask((0, 1, 2), recipe, seed=5))[4]
+    expected = naive_fedavg(federation, (0, 1, 2), recipe, seed=5)
+    for name, value in expected.items():
+        np.testing.assert_allclose(trained[name], value.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_sum_and_mean_differ():
+    task = GroupTask((0, 1), Recipe(rounds=1), seed=0)
+    summed = replace(task, recipe=Recipe(rounds=1, reduction="sum"))
+    mean, total = train_group(FEDERATION, task)[1], train_group(FEDERATION, summed)[1]
+    assert not np.array_equal(mean["layers.1.weight"], total["layers.1.weight"])
+
+
+def test_the_first_rounds_of_a_long_training_are_the_whole_of_a_short_one():
+    long = train_group(FEDERATION, GroupTask((1, 4), Recipe(rounds=6, evaluate_at=(2, 4)), seed=0))
+    short = train_group(FEDERATION, GroupTask((1, 4), Recipe(rounds=4), seed=0))
+    assert sorted(long) == [2, 4, 6]
+    for name, value in short[4].items():
+        assert np.array_equal(long[4][name], value)
+        assert not np.array_equal(long[2][name], value)
+
+
+def test_evaluation_points_are_stored_and_shared_with_shorter_runs(store):
+    grouping = hashed(FEDERATION.ids, 4)
+    first = train(FEDERATION, grouping, Recipe(rounds=4, evaluate_at=(2,)), store=store)
+    again = train(FEDERATION, grouping, Recipe(rounds=2), store=store)
+    assert first.trained > 0
+    assert (again.trained, again.reused) == (0, first.trained)
+
+
+def test_training_learns():
+    federation = load("digits", num_clients=20)
+    recipe = Recipe(rounds=20)
+    module = models.build(recipe.model, federation.input_shape, 10, seed=0)
+    arrays = train_group(federation, GroupTask(tuple(range(20)), recipe, seed=0))[20]
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    predicted = module(torch.from_numpy(federation.test_inputs)).argmax(1).numpy()
+    assert (predicted == federation.test_labels).mean() > 0.9
+
+
+def test_participation_picks_a_share_of_the_clients_at_least_one_and_others_each_round():
+    picked = [participants(40, 0.1, seed=0, round_number=number) for number in range(60)]
+    assert {len(chosen) for chosen in picked} == {4}
+    assert len({tuple(chosen) for chosen in picked}) > 50
+    assert set().union(*picked) == set(range(40))
+    assert [len(participants(3, 0.01, 0, number)) for number in range(5)] == [1] * 5
+    assert participants(7, 1.0, 0, 1) == list(range(7))
+
+
+def test_seeds_are_shared_or_derived_for_each_group():
+    assert {group_seed(Recipe(seed=3), group) for group in range(5)} == {3}
+    assert len({group_seed(Recipe(seed=3, seeds="per-group"), group) for group in range(5)}) == 5
+
+
+def test_the_same_group_drawn_twice_is_trained_once(store):
+    grouping = sampled(FEDERATION.ids[:3], 10, 2)
+    federation = load("digits", num_clients=3)
+    ensemble = train(federation, grouping, Recipe(rounds=1), store=store)
+    assert ensemble.trained == len({tuple(group.tolist()) for group in grouping.members}) < 10
+    assert len(ensemble.model_keys()) == 10
+
+
+def keys_after(federation=FEDERATION, task=None, **recipe):
+    changed = Recipe(rounds=3).model_copy(update=recipe)
+    task = task or GroupTask((0, 1), changed, seed=0, sources=recipe_sources(changed))
+    digests = {position: federation.client_digest(position) for position in task.members}
+    return group_key(federation, task, digests, rounds=task.recipe.rounds)
+
+
+def test_the_key_covers_whatever_the_model_depends_on(monkeypatch):
+    inputs = FEDERATION.inputs.copy()
+    inputs[0, 0] += 1
+    changed = [
+        keys_after(),
+        keys_after(task=GroupTask((0, 2), Recipe(rounds=3), seed=0)),
+        keys_after(task=GroupTask((1, 0), Recipe(rounds=3), seed=0)),
+        keys_after(task=GroupTask((0, 1), Recipe(rounds=3), seed=1)),
+        keys_after(replace(FEDERATION, inputs=inputs)),
+        keys_after(replace(FEDERATION, ids=("renamed", *FEDERATION.ids[1:]))),
+        keys_after(replace(FEDERATION, num_labels=11)),
+        keys_after(rounds=4),
+        keys_after(local_steps=6),
+        keys_after(learning_rate=0.4),
+        keys_after(batch_size=8),
+        keys_after(reduction="sum"),
+        keys_after(participation=0.5),
+        keys_after(model=Choice(name="mlp", options={"hidden": [8]})),
+        keys_after(aggregator=Choice(name="tests.saboteur:aggregator")),
+    ]
+    monkeypatch.setattr("flcert.training.group.TRAINING_VERSION", 0)
+    changed.append(keys_after())
+    monkeypatch.setattr(torch, "__version__", "0")
+    changed.append(keys_after())
+    assert len(set(changed)) == len(changed)
+    assert keys_after(evaluate_at=(1,)) == keys_after()
+
+
+NET = """
+from flcert.models.mlp import MLP
+
+def net(input_shape, num_labels):
+    return MLP(input_shape, num_labels, ({},))
+"""
+
+
+def test_an_edited_module_of_the_user_s_own_is_not_confused_with_its_older_text(tmp_path, monkeypatch, store):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    recipe = Recipe(rounds=1, model=Choice(name="users_net:net"))
+    for width in (8, 9):
+        (tmp_path / "users_net.py").write_text(NET.format(width))
+        monkeypatch.setattr(registry, "_digests", {})  # as in a process that starts now
+        monkeypatch.delitem(sys.modules, "users_net", raising=False)
+        ensemble = train(FEDERATION, hashed(FEDERATION.ids, 2), recipe, store=store)
+        assert ensemble.trained == 2
+        key = next(iter(ensemble.model_keys().values()))
+        assert ensemble.load(key)["layers.1.weight"].shape == (width, 64)
+
+
+def test_a_worker_that_would_import_another_text_refuses(tmp_path, monkeypatch, store):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "late_net.py").write_text(NET.format(8))
+    recipe = Recipe(rounds=1, model=Choice(name="late_net:net"))
+    models.build(recipe.model, FEDERATION.input_shape, 10, seed=0)
+    (tmp_path / "late_net.py").write_text(NET.format(99))
+    ensemble = train(FEDERATION, hashed(FEDERATION.ids, 2), recipe, engine=Processes(1), store=store)
+    assert set(ensemble.failures) == {0, 1}
+    assert "was edited after it was imported" in ensemble.failures[0]
+
+
+def test_votes_of_the_ensemble_are_those_of_its_models(federation, grouping, recipe, store):
+    ensemble = train(federation, grouping, recipe, store=store)
+    votes = ensemble.votes(federation.test_inputs)
+    for group, keys in enumerate(ensemble.keys):
+        if keys is None:
+            assert set(votes[group]) == {-1}
+            continue
+        module = ensemble.new_module().eval()
+        module.load_state_dict({name: torch.from_numpy(array) for name, array in ensemble.load(keys[3]).items()})
+        assert np.array_equal(votes[group], module(torch.from_numpy(federation.test_inputs)).argmax(1).numpy())
