@@ -1,0 +1,148 @@
+"""``flcert certify``: the certificate of a run, or of a vote table from anywhere."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flcert.cli.options import Json
+from flcert.errors import InputError, IntegrityError
+from flcert.files import write_atomic
+from flcert.tables import Rows, read_counts, read_labels, read_votes
+
+if TYPE_CHECKING:
+    from flcert.certify.result import Certificate
+    from flcert.guarantee import Guarantee
+
+
+def certify(
+    path: Annotated[Path, typer.Argument(help="A run directory, or a table of votes (npy or CSV).")],
+    truth: Annotated[Path | None, typer.Option(help="True labels (npy, or CSV with one a line).")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="disjoint (FLCert-D), sampled or enumerated (FLCert-P).", show_default="disjoint"),
+    ] = None,
+    clients: Annotated[int | None, typer.Option(help="Number of clients n.")] = None,
+    group_size: Annotated[int | None, typer.Option(help="Clients in a group k.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Failure probability.", show_default="0.001")] = None,
+    selection: Annotated[
+        str | None, typer.Option(help="safe, or paper for Algorithm 1 to the letter.", show_default="safe")
+    ] = None,
+    failed: Annotated[int | None, typer.Option(help="Groups with clients whose vote is missing.")] = None,
+    counts: Annotated[bool, typer.Option("--counts", help="The table holds counts, inputs x labels.")] = False,
+    rows: Annotated[
+        Rows | None,
+        typer.Option(help="What a row of a vote table is: groups or inputs.", show_default="npy: groups, CSV: inputs"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certificate of each input as CSV.")] = None,
+    json_: Json = False,
+) -> None:
+    """Certify a vote: for each input the label, and how many malicious clients provably cannot change it.
+
+    A run directory is checked against the certificate that it holds. Changing `--alpha` or `--selection` of a run
+    certifies its votes anew.
+
+    Example: `flcert certify votes.csv --truth labels.csv`
+
+    Example: `flcert certify votes.npy --kind sampled --clients 1000 --group-size 2`
+    """
+    proof = {"alpha": alpha, "selection": selection}
+    table = {"kind": kind, "num_clients": clients, "group_size": group_size, "num_failed": failed}
+    given = {name: value for name, value in {**table, **proof}.items() if value is not None}
+    if path.is_dir():
+        _refuse_table_options(given, {"rows": rows, "truth": truth, "counts": counts or None})
+        certificate, guarantee, labels = _of_run(path, given)
+    else:
+        certificate, guarantee = _of_table(path, given, counts, rows)
+        labels = read_labels(truth) if truth else None
+    if out:
+        write_atomic(out, _as_csv(certificate).encode())
+    _print(certificate, guarantee, labels, json_)
+
+
+def _of_run(path: Path, given: dict[str, Any]) -> "tuple[Certificate, Guarantee, Any]":
+    import numpy as np
+
+    from flcert import voting
+    from flcert.rundir import RunDirectory
+
+    directory = RunDirectory.open(path)
+    manifest = directory.manifest()
+    guarantee = _guarantee({**manifest["guarantee"], **given})
+    certificate = guarantee.certify(voting.count(directory.array("votes"), manifest["data"]["labels"]))
+    if not given:
+        recorded = directory.certificate()
+        for name in ("labels", "levels", "abstained"):
+            if not np.array_equal(getattr(certificate, name), getattr(recorded, name)):
+                raise IntegrityError(f"{path}: the recorded certificate does not follow from the votes ({name} differ)")
+    return certificate, guarantee, directory.array("truth")
+
+
+def _of_table(path: Path, given: dict[str, Any], counts: bool, rows: Rows | None) -> "tuple[Certificate, Guarantee]":
+    from flcert import voting
+
+    if counts:
+        if rows:
+            raise InputError("--rows goes with a table of votes, not with --counts (its rows are inputs)")
+        guarantee = _guarantee(given)
+        return guarantee.certify(read_counts(path)), guarantee
+    votes = read_votes(path, rows)
+    guarantee = _guarantee({**given, "num_groups": len(votes)})
+    typer.echo(f"{path}: {votes.shape[0]:,} groups x {votes.shape[1]:,} inputs", err=True)
+    return guarantee.certify(voting.count(votes)), guarantee
+
+
+def _guarantee(values: dict[str, Any]) -> "Guarantee":
+    from pydantic import ValidationError
+
+    from flcert.guarantee import Guarantee
+    from flcert.registry import complaint
+
+    try:
+        return Guarantee.model_validate(values)
+    except ValidationError as failure:
+        raise complaint(failure, str(failure.errors()[0]["loc"][0])) from None
+
+
+def _refuse_table_options(given: dict[str, Any], others: dict[str, Any]) -> None:
+    """A run directory brings its own clients, groups and labels."""
+    for name in (*given, *(key for key, value in others.items() if value is not None)):
+        if name not in ("alpha", "selection"):
+            raise InputError(f"{name} comes from the run directory and cannot be given; give a vote table instead")
+
+
+def _as_csv(certificate: "Certificate") -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("input", "label", "level", "abstained"))
+    rows = zip(certificate.labels, certificate.levels, certificate.abstained.astype(int), strict=True)
+    writer.writerows((position, *row) for position, row in enumerate(rows))
+    return text.getvalue()
+
+
+def _print(certificate: "Certificate", guarantee: "Guarantee", truth: Any, as_json: bool) -> None:
+    from flcert.certify import certified_accuracy, certified_share
+    from flcert.cli.render import curve_table, output
+    from flcert.report.points import proof_sentence
+
+    known = truth is not None
+    curve = certified_accuracy(certificate, truth) if known else certified_share(certificate)
+    what = "certified accuracy" if known else "certified share"
+    if as_json:
+        result = {
+            "guarantee": guarantee.model_dump(mode="json"),
+            "inputs": len(certificate),
+            "abstained": int(certificate.abstained.sum()),
+            what.replace(" ", "_"): curve.tolist(),
+            "labels": certificate.labels.tolist(),
+            "levels": certificate.levels.tolist(),
+        }
+        typer.echo(json.dumps(result))
+        return
+    console = output()
+    console.print(curve_table(curve, len(certificate), None, what))
+    console.print(f"\n{int(certificate.abstained.sum()):,} inputs abstained.")
+    console.print(proof_sentence(guarantee, curve, len(certificate), right=known))

@@ -1,0 +1,53 @@
+"""The ``flcert`` command."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flcert import __version__
+from flcert.cli.certify import certify
+from flcert.cli.predict import predict
+from flcert.cli.report import report
+from flcert.cli.run import run
+from flcert.cli.store import store
+from flcert.errors import FlcertError, InputError
+
+EXIT_FAILED, EXIT_USAGE = 1, 2
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run)
+app.command()(certify)
+app.command()(predict)
+app.command()(report)
+app.add_typer(store, name="store")
+
+
+@app.callback(invoke_without_command=True)
+def flcert(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Federated learning whose predictions are provably unaffected by a bounded number of malicious clients."""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; turn our errors into a message and an exit code."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        app()
+    except FlcertError as error:
+        console.print("[bold red]error:[/] ", end="")
+        console.print(str(error), markup=False)
+        sys.exit(EXIT_USAGE if isinstance(error, InputError) else EXIT_FAILED)
+    except BrokenPipeError:
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,71 @@
+"""Options that several commands share, and how engines and progress are made from them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", help="Directory of the store of trained groups.", show_default="the platform's cache"),
+]
+
+EXIT_INTERRUPTED = 130
+
+STAGES = {"train": "training groups", "vote": "voting"}
+
+
+@contextmanager
+def progress_bars(quiet: bool) -> Iterator["ProgressBars"]:
+    """Bars on standard error, one for each stage; Ctrl-C ends the command with a word on how to go on."""
+    bars = ProgressBars(quiet)
+    try:
+        yield bars
+    except KeyboardInterrupt:
+        bars.stop()
+        typer.echo("stopped; what was finished is kept, and the same command goes on from there", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    finally:
+        bars.stop()
+
+
+class ProgressBars:
+    """Moves the bar of a stage; a stage gets its bar when it first reports."""
+
+    def __init__(self, quiet: bool) -> None:
+        columns = (
+            TextColumn("{task.description:<16}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        self._bars = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` are done."""
+        self._bars.start()
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(STAGES[stage])
+        self._bars.update(self._tasks[stage], completed=done, total=total)
+
+    def stop(self) -> None:
+        """Leave the bars as they are."""
+        if self._tasks:
+            self._bars.stop()

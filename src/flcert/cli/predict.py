@@ -1,0 +1,52 @@
+"""``flcert predict``: labels and levels for new inputs."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flcert.cli.options import Json
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    inputs: Annotated[Path, typer.Argument(help="Inputs: npy (inputs x input shape), or CSV with one a line.")],
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run's model is one.")] = Path(),
+    json_: Json = False,
+) -> None:
+    """Predict the label of each input with its certified level and its votes, as CSV.
+
+    The level of sampled groups holds with the run's alpha for all inputs of one call together.
+
+    Example: `flcert predict runs/first inputs.npy`
+    """
+    from flcert import voting
+    from flcert.guarantee import Guarantee
+    from flcert.pipeline import open_ensemble
+    from flcert.rundir import RunDirectory
+    from flcert.tables import read_inputs
+
+    sys.path.insert(0, str(modules.resolve()))
+    directory = RunDirectory.open(run)
+    ensemble = open_ensemble(directory)
+    counts = voting.count(ensemble.votes(read_inputs(inputs)), ensemble.num_labels)
+    guarantee = Guarantee.model_validate(directory.manifest()["guarantee"])
+    certificate = guarantee.certify(counts)
+    labels = guarantee.predict(counts)
+    if json_:
+        result = {
+            "labels": labels.tolist(),
+            "levels": certificate.levels.tolist(),
+            "abstained": certificate.abstained.tolist(),
+            "votes": counts.tolist(),
+        }
+        typer.echo(json.dumps(result))
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(("input", "label", "level", "abstained", *(f"votes_{label}" for label in range(counts.shape[1]))))
+    for position, row in enumerate(counts):
+        level, abstained = certificate.levels[position], int(certificate.abstained[position])
+        writer.writerow((position, labels[position], level, abstained, *row))

@@ -1,0 +1,80 @@
+"""``flcert run``: train, vote and certify."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from flcert.cli.options import Cache, Json, Quiet, progress_bars
+
+
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(help="A TOML or JSON file.", show_default="scikit-learn's digits")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting, e.g. recipe.rounds=50; repeatable."),
+    ] = None,
+    clients: Annotated[int | None, typer.Option(help="Number of clients n (data.options.num_clients).")] = None,
+    grouping: Annotated[
+        str | None, typer.Option(help="hashed (FLCert-D), sampled or enumerated (FLCert-P) (grouping.kind).")
+    ] = None,
+    groups: Annotated[int | None, typer.Option(help="Number of groups N (grouping.num_groups).")] = None,
+    group_size: Annotated[int | None, typer.Option(help="Clients in a group k (grouping.group_size).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of training T_e (recipe.rounds).")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Failure probability of sampled groups.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the training (recipe.seed).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/<data>-<digest>")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Where groups train: processes or inline.")] = "processes",
+    workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default="one for each core")] = None,
+    cache: Cache = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train every group, let the models vote, and certify the test set.
+
+    Finished groups are kept in the store: the same command goes on where a stopped one was.
+
+    Example: `flcert run --groups 40 --rounds 30 --out runs/first`
+    """
+    from flcert.cli.render import curve_table, output, warn
+    from flcert.config import load_config
+    from flcert.engines import build
+    from flcert.pipeline import run as run_pipeline
+    from flcert.report.points import proof_sentence
+    from flcert.store import Store
+
+    shortcuts = {
+        "data.options.num_clients": clients,
+        "grouping.kind": grouping,
+        "grouping.num_groups": groups,
+        "grouping.group_size": group_size,
+        "recipe.rounds": rounds,
+        "recipe.seed": seed,
+        "certificate.alpha": alpha,
+    }
+    given = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
+    sys.path.insert(0, str((config.parent if config else Path()).resolve()))  # for a user's own modules
+    settings = load_config(config, [*(set_ or []), *given])
+    with progress_bars(quiet) as progress:
+        result = run_pipeline(settings, out, engine=build(engine, workers), store=Store(cache), progress=progress)
+    ensemble = result.ensemble
+    for group, reason in ensemble.failures.items():
+        warn(f"group {group} has no model and counts as a vote for the strongest rival: {reason}")
+    if json_:
+        counts = {"trained": ensemble.trained, "reused": ensemble.reused, "damaged": ensemble.damaged}
+        typer.echo(json.dumps({"directory": str(result.directory), "groups": counts, **result.summary}))
+        return
+    console, curve, inputs = output(), np.array(result.summary["certified_accuracy"]), result.summary["inputs"]
+    again = f", {ensemble.damaged} of them because the stored model was damaged" if ensemble.damaged else ""
+    empty = f", {idle} empty" if (idle := int((ensemble.grouping.sizes == 0).sum())) else ""
+    console.print(f"{ensemble.trained} groups trained{again}, {ensemble.reused} reused from the store{empty}\n")
+    console.print(curve_table(curve, inputs, result.summary["accuracy"], "certified accuracy"))
+    console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
+    console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)

@@ -1,0 +1,41 @@
+"""``flcert store``: what the store of trained groups holds, and how to free it."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from flcert.cli.options import Cache, Json
+
+store = typer.Typer(no_args_is_help=True, help="Show and free the store of trained groups.")
+
+
+@store.command()
+def info(cache: Cache = None, json_: Json = False) -> None:
+    """Print where the store is and how much it holds.
+
+    Example: `flcert store info`
+    """
+    from flcert.store import Store
+
+    opened = Store(cache)
+    sizes = [entry.stat().st_size for entry in opened.entries()]
+    if json_:
+        typer.echo(json.dumps({"directory": str(opened.directory), "files": len(sizes), "bytes": sum(sizes)}))
+    else:
+        typer.echo(f"{opened.directory}: {len(sizes):,} files, {sum(sizes) / 1e6:,.1f} MB")
+
+
+@store.command()
+def prune(
+    days: Annotated[float, typer.Option(min=0, help="Delete what was not used for this many days.")] = 30,
+    cache: Cache = None,
+) -> None:
+    """Delete stored models and votes that were not used lately. Run directories keep their own.
+
+    Example: `flcert store prune --days 7`
+    """
+    from flcert.store import Store
+
+    files, freed = Store(cache).prune(days)
+    typer.echo(f"deleted {files:,} files, freed {freed / 1e6:,.1f} MB")

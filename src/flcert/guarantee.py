@@ -1,0 +1,92 @@
+"""Which theorem applies to a vote, with its numbers: from counts to a certificate, and to a sentence."""
+
+from typing import Literal
+
+from flcert import certify, voting
+from flcert.certify.result import Certificate, IntArray
+from flcert.certify.sampled import Selection
+from flcert.errors import InputError
+from flcert.grouping import Grouping
+from flcert.registry import Strict
+
+GuaranteeKind = Literal["disjoint", "sampled", "enumerated"]
+
+KIND_OF_GROUPING: dict[str, GuaranteeKind] = {
+    "hashed": "disjoint",
+    "sampled": "sampled",
+    "enumerated": "enumerated",
+}
+
+
+class Guarantee(Strict):
+    """Everything but the votes that a certificate depends on.
+
+    Args:
+        kind: which theorem.
+        num_clients: n; needed by "sampled" and "enumerated".
+        group_size: k; needed by "sampled" and "enumerated".
+        num_groups: N, the groups drawn, whether they voted or not; used by "sampled".
+        num_failed: groups with clients but without a model.
+        alpha: failure probability of "sampled".
+        selection: correction of "sampled" for choosing the label by its votes.
+        tie_seed: of the random tie rule of FLCert-P.
+    """
+
+    kind: GuaranteeKind = "disjoint"
+    num_clients: int | None = None
+    group_size: int | None = None
+    num_groups: int | None = None
+    num_failed: int = 0
+    alpha: float = 0.001
+    selection: Selection = "safe"
+    tie_seed: int = 0
+
+    @classmethod
+    def of(cls, grouping: Grouping, *, num_failed: int, alpha: float, selection: Selection) -> "Guarantee":
+        """The guarantee that groups of this kind have."""
+        return cls(
+            kind=KIND_OF_GROUPING[grouping.kind],
+            num_clients=grouping.num_clients,
+            group_size=grouping.group_size,
+            num_groups=len(grouping),
+            num_failed=num_failed,
+            alpha=alpha,
+            selection=selection,
+        )
+
+    def certify(self, counts: IntArray) -> Certificate:
+        """The certificate of these vote counts, (inputs x labels)."""
+        if self.kind == "disjoint":
+            return certify.disjoint(counts, num_failed=self.num_failed)
+        if self.num_clients is None or self.group_size is None:
+            raise InputError(f"a certificate of kind {self.kind!r} needs the number of clients and the group size")
+        if self.kind == "enumerated":
+            return certify.enumerated(
+                counts, num_clients=self.num_clients, group_size=self.group_size, num_failed=self.num_failed
+            )
+        return certify.sampled(
+            counts,
+            num_clients=self.num_clients,
+            group_size=self.group_size,
+            alpha=self.alpha,
+            selection=self.selection,
+            num_groups=self.num_groups,
+        )
+
+    def predict(self, counts: IntArray) -> IntArray:
+        """The label that the deployed groups vote for, with the tie rule of this kind."""
+        return voting.winners(counts, "smallest" if self.kind == "disjoint" else "random", self.tie_seed)
+
+    def sentence(self, level: int, certified: int, num_inputs: int, *, right: bool) -> str:
+        """What a point of the curve proves, in words."""
+        of_clients = f" of the {self.num_clients:,} clients" if self.num_clients else " clients"
+        share = f"{certified:,} of these {num_inputs:,} test inputs ({certified / num_inputs:.1%})"
+        if level == 0:
+            return f"Hardly anything is proved here against malicious clients; without any, {share} are certified."
+        keep = "keep their right label" if right else "keep their label"
+        if self.kind != "sampled":
+            return f"Whatever any {level:,}{of_clients} do, at least {share} {keep}."
+        return (
+            f"With probability at least {1 - self.alpha:g} over the draw of the groups: "
+            f"whatever any {level:,}{of_clients} do, in the ensemble of all possible groups at least {share} {keep}."
+        )

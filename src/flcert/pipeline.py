@@ -1,0 +1,190 @@
+"""A whole run: data, groups, models, votes, certificate, report; every stage reuses what is there."""
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flcert import datasets, voting
+from flcert.certify import Certificate, certified_accuracy
+from flcert.config import Config
+from flcert.datasets import Federation
+from flcert.engines import Engine, Processes, Workers
+from flcert.errors import RunError
+from flcert.files import write_json
+from flcert.grouping import Grouping
+from flcert.guarantee import Guarantee
+from flcert.rundir import RunDirectory
+from flcert.store import Store
+from flcert.training import Ensemble, Progress
+from flcert.training.fill import silent
+from flcert.training.train import check_recipe, train_groups, votes_on_test_set
+from flcert.training.vote import Votes
+
+VERSIONED = ("flcert", "torch", "numpy", "scipy", "safetensors", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    Args:
+        directory: where everything was written.
+        summary: the figures in short, as in summary.json.
+        guarantee: which theorem, with its numbers.
+        certificate: of the test inputs.
+        ensemble: the trained groups; it knows what was trained and what was reused.
+    """
+
+    directory: Path
+    summary: dict[str, Any]
+    guarantee: Guarantee
+    certificate: Certificate
+    ensemble: Ensemble
+
+
+def run(
+    config: Config | None = None,
+    directory: Path | None = None,
+    *,
+    engine: Engine | None = None,
+    store: Store | None = None,
+    progress: Progress = silent,
+) -> RunResult:
+    """Train, vote and certify as ``config`` says, and write a run directory.
+
+    Args:
+        config: what to do; by default scikit-learn's digits.
+        directory: where to write; by default ``runs/<data>-<digest of the config>``.
+        engine: where groups train; by default processes, one for each core.
+        store: where models are kept; by default the platform's cache directory.
+        progress: called with a stage, the number done and the total.
+    """
+    config, store = config or Config(), store or Store()
+    federation = datasets.load(config.data.name, **config.data.options)
+    grouping = config.grouping.build(federation.ids)
+    check_recipe(federation, config.recipe)
+    run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
+    with Workers(engine or Processes(), federation) as workers:
+        ensemble = train_groups(workers, grouping, config.recipe, store, progress)
+        _refuse_without_models(ensemble)
+        for group, key in ensemble.model_keys().items():
+            run_directory.adopt_model(group, key, store)
+        votes = {
+            number: votes_on_test_set(workers, ensemble, number, store, progress) for number in config.recipe.snapshots
+        }
+    guarantee = Guarantee.of(
+        grouping,
+        num_failed=len(ensemble.failures),
+        alpha=config.certificate.alpha,
+        selection=config.certificate.selection,
+    )
+    return _conclude(run_directory, config, federation, ensemble, votes, guarantee)
+
+
+def default_directory(config: Config, federation: Federation) -> Path:
+    """``runs/<data>-<digest>``: the same configuration finds its own directory again."""
+    return Path("runs") / f"{federation.name}-{config.digest()}"
+
+
+def _conclude(
+    run_directory: RunDirectory,
+    config: Config,
+    federation: Federation,
+    ensemble: Ensemble,
+    votes: dict[int, Votes],
+    guarantee: Guarantee,
+) -> RunResult:
+    """Certify and write everything that follows from the votes; the manifest last, as the mark of a finished run."""
+    from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
+
+    truth = federation.test_labels
+    curves = {}
+    for number, table in votes.items():
+        counts = voting.count(table, federation.num_labels)
+        certificate = guarantee.certify(counts)
+        curves[number] = certified_accuracy(certificate, truth)
+    accuracy = float(np.mean(guarantee.predict(counts) == truth))
+    summary = summarise(certificate, curves[config.recipe.rounds], accuracy, guarantee)
+    run_directory.write_array("votes", votes[config.recipe.rounds])
+    run_directory.write_array("truth", truth)
+    run_directory.write_certificate(certificate, truth)
+    run_directory.write_csv("curve", ("m", "certified_accuracy"), enumerate(curves[config.recipe.rounds]))
+    if len(curves) > 1:
+        rows = ((number, m, value) for number, curve in curves.items() for m, value in enumerate(curve))
+        run_directory.write_csv("rounds", ("round", "m", "certified_accuracy"), rows)
+    write_json(run_directory.path / "summary.json", summary)
+    write_json(run_directory.path / "groups.json", _group_ids(ensemble.grouping, federation))
+    manifest = _manifest(config, federation, ensemble, guarantee)
+    write_report(run_directory, manifest)
+    write_json(run_directory.path / "manifest.json", manifest)
+    return RunResult(run_directory.path, summary, guarantee, certificate, ensemble)
+
+
+def summarise(
+    certificate: Certificate, curve: "np.ndarray[Any, np.dtype[np.float64]]", accuracy: float, guarantee: Guarantee
+) -> dict[str, Any]:
+    """The figures of a run in short."""
+    return {
+        "certificate": guarantee.kind,
+        "inputs": len(certificate),
+        "accuracy": accuracy,
+        "abstained": int(certificate.abstained.sum()),
+        "median_level": int(np.median(certificate.levels)),
+        "largest_level": int(certificate.levels.max()),
+        "certified_accuracy": curve.tolist(),
+    }
+
+
+def _manifest(config: Config, federation: Federation, ensemble: Ensemble, guarantee: Guarantee) -> dict[str, Any]:
+    keys = ensemble.model_keys()
+    return {
+        "versions": {name: version(name) for name in VERSIONED} | {"python": platform.python_version()},
+        "platform": f"{platform.system()} {platform.machine()}",
+        "seeds": {"recipe": config.recipe.seed, "grouping": config.grouping.model_dump(include={"key", "seed"})},
+        "data": {
+            "name": federation.name,
+            "digest": federation.digest(),
+            "clients": federation.num_clients,
+            "examples": len(federation.labels),
+            "test_inputs": len(federation.test_labels),
+            "input_shape": list(federation.input_shape),
+            "input_dtype": federation.input_dtype,
+            "labels": federation.num_labels,
+        },
+        "guarantee": guarantee.model_dump(mode="json"),
+        "groups": [
+            {"clients": int(size), "model": keys.get(group), "failure": ensemble.failures.get(group)}
+            for group, size in enumerate(ensemble.grouping.sizes)
+        ],
+    }
+
+
+def _group_ids(grouping: Grouping, federation: Federation) -> list[list[str]]:
+    return [[federation.ids[client] for client in members] for members in grouping.members]
+
+
+def _refuse_without_models(ensemble: Ensemble) -> None:
+    if not ensemble.model_keys():
+        group, reason = next(iter(ensemble.failures.items()))
+        raise RunError(f"no group could be trained; group {group}: {reason}")
+
+
+def open_ensemble(run_directory: RunDirectory) -> Ensemble:
+    """The ensemble of a finished run, its models read from the run's own directory."""
+    config, manifest = run_directory.config(), run_directory.manifest()
+    data, groups, rounds = manifest["data"], manifest["groups"], config.recipe.rounds
+    group_of = {entry["model"]: group for group, entry in enumerate(groups) if entry["model"]}
+    return Ensemble(
+        grouping=Grouping(config.grouping.kind, data["clients"], ()),
+        recipe=config.recipe,
+        input_shape=tuple(data["input_shape"]),
+        input_dtype=data["input_dtype"],
+        num_labels=data["labels"],
+        keys=tuple({rounds: entry["model"]} if entry["model"] else None for entry in groups),
+        load=lambda key: run_directory.load_model(group_of[key], key),
+        failures={group: entry["failure"] for group, entry in enumerate(groups) if entry["failure"]},
+    )

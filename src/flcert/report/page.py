@@ -1,0 +1,72 @@
+"""The HTML page of a run: one file, no network."""
+
+import base64
+import csv
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert.files import read_json, write_atomic
+from flcert.guarantee import Guarantee
+from flcert.report import figures
+from flcert.report.points import Curve, chosen_levels, proof_sentence
+from flcert.rundir import RunDirectory
+
+
+def write_report(run_directory: RunDirectory, manifest: dict[str, Any]) -> Path:
+    """Draw the figures and write report.html from what the run directory holds; returns the page's path."""
+    summary = read_json(run_directory.path / "summary.json")
+    curve = np.array(summary["certified_accuracy"])
+    drawn = _draw(run_directory, manifest, curve, summary["accuracy"])
+    images = {}
+    for name, figure in drawn.items():
+        for form in ("png", "svg"):
+            write_atomic(run_directory.path / "figures" / f"{name}.{form}", figures.rendered(figure, form))
+        images[name] = base64.b64encode(figures.rendered(figure, "svg")).decode()
+    guarantee = Guarantee.model_validate(manifest["guarantee"])
+    page = _template().render(
+        images=images,
+        summary=summary,
+        manifest=manifest,
+        rows=[(m, curve[m], round(curve[m] * summary["inputs"])) for m in chosen_levels(curve)],
+        sentence=proof_sentence(guarantee, curve, summary["inputs"], right=True),
+        guarantee=guarantee,
+        config=run_directory.config().canonical(),
+        failed=[(group, entry["failure"]) for group, entry in enumerate(manifest["groups"]) if entry["failure"]],
+        empty=sum(entry["clients"] == 0 for entry in manifest["groups"]),
+    )
+    target = run_directory.path / "report.html"
+    write_atomic(target, page.encode())
+    return target
+
+
+def _draw(run_directory: RunDirectory, manifest: dict[str, Any], curve: Curve, accuracy: float) -> dict[str, Any]:
+    certificate, truth = run_directory.certificate(), run_directory.array("truth")
+    sizes = np.array([entry["clients"] for entry in manifest["groups"]])
+    drawn = {
+        "curve": figures.curve_figure(curve, accuracy),
+        "levels": figures.levels_figure(certificate, truth),
+        "sizes": figures.sizes_figure(sizes),
+    }
+    by_round = _curves_by_round(run_directory.path / "rounds.csv")
+    if by_round:
+        drawn["rounds"] = figures.rounds_figure(list(by_round), list(by_round.values()), chosen_levels(curve)[:-1])
+    return drawn
+
+
+def _curves_by_round(path: Path) -> dict[int, NDArray[np.float64]]:
+    if not path.exists():
+        return {}
+    values: dict[int, list[float]] = {}
+    with path.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            values.setdefault(int(row["round"]), []).append(float(row["certified_accuracy"]))
+    return {number: np.array(curve) for number, curve in values.items()}
+
+
+def _template() -> jinja2.Template:
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True).get_template("page.html.j2")

@@ -1,0 +1,147 @@
+"""A run's directory: what is in it, and how it is read back.
+
+config.json          the resolved configuration; `flcert run config.json` repeats the run
+manifest.json        versions, digests, the guarantee, and the key of every group's model
+groups.json          user ids of each group
+models/              one safetensors file for each group that has a model
+votes.npy            groups x inputs; -1 where a group casts no vote
+truth.npy            true labels of the test inputs
+certificate.npz/.csv label, level and abstention of each test input
+curve.csv            certified accuracy for every m
+rounds.csv           the same along the rounds, where the recipe asks for it
+summary.json         the figures in short
+figures/, report.html
+"""
+
+import csv
+import io
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert.certify.result import Certificate
+from flcert.config import Config, parse_config
+from flcert.errors import InputError, IntegrityError, RunError
+from flcert.files import read_json, writable_directory, write_atomic, write_json
+from flcert.store import Arrays, Store, unpack
+from flcert.tables import load_npy
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Paths in a run's directory, and the ways to fill and read it."""
+
+    path: Path
+
+    @classmethod
+    def claim(cls, path: Path, config: Config) -> "RunDirectory":
+        """A directory for this configuration: new, or begun by the same configuration before."""
+        run = cls(writable_directory(path))
+        recorded = path / "config.json"
+        if recorded.exists():
+            if read_json(recorded) != config.canonical():
+                raise InputError(f"{path} holds a run of another configuration; give another directory")
+        elif any(path.iterdir()):
+            raise InputError(f"{path} is not empty and not a run; give another directory")
+        else:
+            write_json(recorded, config.canonical())
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """The directory of a finished run."""
+        if not (path / "manifest.json").exists():
+            begun = (path / "config.json").exists()
+            state = "holds a run that is not finished; run it again" if begun else "is not a run directory"
+            raise InputError(f"{path} {state} (no manifest.json)")
+        return cls(path)
+
+    def model(self, group: int) -> Path:
+        """The file of a group's model."""
+        return self.path / "models" / f"group-{group:05d}.safetensors"
+
+    def adopt_model(self, group: int, key: str, store: Store) -> None:
+        """Link (or copy) a model from the store, unless the right one is here."""
+        target = self.model(group)
+        if not self._holds(target, key):
+            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+            try:
+                target.parent.mkdir(exist_ok=True)
+                _link_or_copy(store.path(key), temporary)
+                temporary.replace(target)
+            except OSError as error:
+                temporary.unlink(missing_ok=True)
+                raise RunError(f"cannot write {target}: {error.strerror}") from None
+
+    def load_model(self, group: int, key: str) -> Arrays:
+        """A group's model, if its file is what the manifest says."""
+        try:
+            return unpack(self.model(group).read_bytes(), key)
+        except FileNotFoundError:
+            raise IntegrityError(f"{self.model(group)} is missing") from None
+        except IntegrityError:
+            raise IntegrityError(f"{self.model(group)} was altered or cut short; it is not used") from None
+
+    def config(self) -> Config:
+        """The resolved configuration."""
+        return parse_config(read_json(self.path / "config.json"))
+
+    def manifest(self) -> dict[str, Any]:
+        """What was recorded about the run."""
+        manifest: dict[str, Any] = read_json(self.path / "manifest.json")
+        return manifest
+
+    def array(self, name: str) -> NDArray[np.generic]:
+        """An npy file of the run, by its name without the ending."""
+        return load_npy(self.path / f"{name}.npy")
+
+    def write_array(self, name: str, array: NDArray[np.generic]) -> None:
+        """Write an npy file."""
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        write_atomic(self.path / f"{name}.npy", buffer.getvalue())
+
+    def write_certificate(self, certificate: Certificate, truth: NDArray[np.generic]) -> None:
+        """Write certificate.npz and certificate.csv."""
+        buffer = io.BytesIO()
+        np.savez(buffer, labels=certificate.labels, levels=certificate.levels, abstained=certificate.abstained)
+        write_atomic(self.path / "certificate.npz", buffer.getvalue())
+        rows = zip(truth, certificate.labels, certificate.levels, certificate.abstained.astype(int), strict=True)
+        table = ((position, *row) for position, row in enumerate(rows))
+        self.write_csv("certificate", ("input", "truth", "label", "level", "abstained"), table)
+
+    def certificate(self) -> Certificate:
+        """What ``write_certificate`` wrote."""
+        file = self.path / "certificate.npz"
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                return Certificate(arrays["labels"], arrays["levels"], arrays["abstained"])
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"cannot read {file}: {error}") from None
+
+    def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Write a CSV file."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+        write_atomic(self.path / f"{name}.csv", text.getvalue().encode())
+
+    def _holds(self, target: Path, key: str) -> bool:
+        try:
+            return bool(unpack(target.read_bytes(), key))
+        except (FileNotFoundError, IntegrityError):
+            return False
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,148 @@
+"""``flcert certify`` on vote tables from anywhere."""
+
+import json
+
+import numpy as np
+import pytest
+
+from flcert import certify, voting
+
+VOTES = np.random.default_rng(0).choice(4, p=[0.7, 0.1, 0.1, 0.1], size=(31, 20))
+TRUTH = np.zeros(20, dtype=int)
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("votes.npy", VOTES)
+    np.save("truth.npy", TRUTH)
+    np.save("counts.npy", voting.count(VOTES))
+    np.savetxt("votes.csv", VOTES.T, fmt="%d", delimiter=",")
+    np.savetxt("truth.csv", TRUTH, fmt="%d")
+    np.savetxt("counts.csv", voting.count(VOTES), fmt="%d", delimiter=",", header="a,b,c,d", comments="")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("votes.npy",),
+        ("votes.csv",),
+        ("votes.csv", "--rows", "inputs"),
+        ("counts.npy", "--counts"),
+        ("counts.csv", "--counts"),
+    ],
+)
+def test_npy_and_csv_and_counts_give_the_same_certificate(flcert, tables, arguments):
+    result = json.loads(flcert("certify", *arguments, "--json").out)
+    expected = certify.disjoint(voting.count(VOTES))
+    assert result["labels"] == expected.labels.tolist()
+    assert result["levels"] == expected.levels.tolist()
+    assert result["certified_share"] == certify.certified_share(expected).tolist()
+
+
+@pytest.mark.parametrize("truth", ["truth.npy", "truth.csv"])
+def test_with_true_labels_it_is_certified_accuracy(flcert, tables, truth):
+    result = flcert("certify", "votes.npy", "--truth", truth, "--json")
+    expected = certify.certified_accuracy(certify.disjoint(voting.count(VOTES)), TRUTH)
+    assert json.loads(result.out)["certified_accuracy"] == expected.tolist()
+    text = flcert("certify", "votes.npy", "--truth", truth).out
+    assert "keep their right label" in text
+
+
+def test_sampled_groups(flcert, tables):
+    options = ("--kind", "sampled", "--clients", 100, "--group-size", 2, "--alpha", 0.01, "--selection", "paper")
+    result = json.loads(flcert("certify", "votes.npy", *options, "--json").out)
+    expected = certify.sampled(voting.count(VOTES), num_clients=100, group_size=2, alpha=0.01, selection="paper")
+    assert result["levels"] == expected.levels.tolist()
+    assert result["abstained"] == expected.abstained.sum()
+
+
+def test_groups_without_a_vote_stay_in_the_number_of_sampled_groups(flcert, tables):
+    votes = VOTES.copy()
+    votes[:3] = -1
+    np.save("missing.npy", votes)
+    options = ("--kind", "sampled", "--clients", 100, "--group-size", 2)
+    result = json.loads(flcert("certify", "missing.npy", *options, "--json").out)
+    expected = certify.sampled(voting.count(votes), num_clients=100, group_size=2, num_groups=31)
+    assert result["levels"] == expected.levels.tolist()
+
+
+def test_an_empty_cell_is_no_vote(flcert, tables):
+    (tables / "gaps.csv").write_text("g0,g1,g2\n0,,0\n1,1,0\n")
+    result = json.loads(flcert("certify", "gaps.csv", "--json").out)
+    assert result["levels"] == certify.disjoint([[2, 0], [1, 2]]).levels.tolist()
+
+
+def test_failed_groups_are_charged(flcert, tables):
+    result = json.loads(flcert("certify", "votes.npy", "--failed", 2, "--json").out)
+    assert result["levels"] == certify.disjoint(voting.count(VOTES), num_failed=2).levels.tolist()
+
+
+def test_the_certificate_of_each_input_can_be_written(flcert, tables):
+    assert flcert("certify", "votes.npy", "--out", "certificate.csv").code == 0
+    rows = (tables / "certificate.csv").read_text().splitlines()
+    assert rows[0] == "input,label,level,abstained"
+    assert len(rows) == 21
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0,1\n0\n", "line 2: every line must have 2 cells, got 1"),
+        ("", "is empty"),
+        ("a,b\n", "is empty"),
+        ("0,1\n0,x\n", "line 2: invalid literal for int() with base 10: 'x'"),
+        ("0,1\n0,1.5\n", "line 2: invalid literal"),
+        ("0,-2\n", "votes must be in [0, 2**31], or -1 for no vote, got -2 from group 1 for input 0"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused(flcert, tables, text, message):
+    (tables / "bad.csv").write_text(text)
+    result = flcert("certify", "bad.csv")
+    assert result.code == 2
+    assert message in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing.npy",), "missing file nothing.npy"),
+        (("nothing.csv",), "cannot read nothing.csv: No such file or directory"),
+        (("votes.npy", "--kind", "sampled"), "'sampled' needs the number of clients and the group size"),
+        (("votes.npy", "--kind", "disjont"), "kind must be 'disjoint', 'sampled' or 'enumerated', got 'disjont'"),
+        (
+            ("votes.npy", "--kind", "sampled", "--clients", 5, "--group-size", 6),
+            "group_size must be in [1, num_clients=5]",
+        ),
+        (("votes.npy", "--kind", "enumerated", "--clients", 9, "--group-size", 2), "must sum to C(9, 2)"),
+        (
+            ("votes.npy", "--kind", "sampled", "--clients", 9, "--group-size", 2, "--alpha", 2),
+            "alpha must be in (0, 1), got 2",
+        ),
+        (("votes.npy", "--truth", "counts.npy"), "must hold one integer label for each input"),
+        (("votes.npy", "--truth", "truth.npy", "--rows", "inputs"), "one label for each of 31 inputs, got shape (20,)"),
+        (("floats.npy",), "votes must be integers, got dtype float64"),
+        (("objects.npy",), "objects.npy cannot be read as npy: Object arrays cannot be loaded"),
+        (("counts.npy", "--counts", "--rows", "inputs"), "--rows goes with a table of votes"),
+        ((".",), "is not a run directory"),
+    ],
+)
+def test_a_mistake_gives_a_message_and_code_2(flcert, tables, arguments, message):
+    np.save("floats.npy", np.ones((2, 2)))
+    np.save("objects.npy", np.array([[object()]]), allow_pickle=True)
+    result = flcert("certify", *arguments)
+    assert result.code == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_run_keeps_its_own_clients_and_can_be_certified_with_another_alpha(flcert):
+    common = ("--grouping", "sampled", "--group-size", 3, "--groups", 40, "--clients", 12, "--rounds", 1)
+    flcert("run", *common, "--engine", "inline", "--out", "run")
+    strict = json.loads(flcert("certify", "run", "--json", "--alpha", 1e-9).out)
+    loose = json.loads(flcert("certify", "run", "--json", "--alpha", 0.5).out)
+    assert strict["abstained"] > loose["abstained"]
+    result = flcert("certify", "run", "--clients", 99)
+    assert result.code == 2
+    assert "num_clients comes from the run directory" in result.err

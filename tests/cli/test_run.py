@@ -1,0 +1,152 @@
+"""``flcert run`` and what it writes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from flcert import certify, voting
+
+SMALL = ("--clients", 12, "--groups", 4, "--rounds", 2, "--engine", "inline", "--out", "run")
+
+
+def test_it_shows_progress_a_table_a_sentence_and_where_the_page_is(flcert, tmp_path):
+    result = flcert("run", *SMALL)
+    assert result.code == 0
+    assert "training groups" in result.err
+    assert "certified accuracy" in result.out
+    assert "accuracy without attack" in result.out
+    assert "of the 12 clients do, at least" in result.out
+    assert "run directory: run" in result.out
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Whatever any" in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert sorted(file.name for file in (tmp_path / "run" / "figures").iterdir()) == [
+        *("curve.png", "curve.svg", "levels.png", "levels.svg", "sizes.png", "sizes.svg")
+    ]
+
+
+def test_what_it_writes_fits_together(flcert, tmp_path):
+    result = json.loads(flcert("run", *SMALL, "--json").out)
+    directory = tmp_path / "run"
+    votes, truth = np.load(directory / "votes.npy"), np.load(directory / "truth.npy")
+    certificate = certify.disjoint(voting.count(votes, 10))
+    curve = certify.certified_accuracy(certificate, truth)
+    assert result["certified_accuracy"] == curve.tolist()
+    assert result["accuracy"] == curve[0]
+    assert json.loads((directory / "summary.json").read_text())["certified_accuracy"] == curve.tolist()
+    rows = (directory / "certificate.csv").read_text().splitlines()
+    assert rows[0] == "input,truth,label,level,abstained"
+    assert rows[1] == f"0,{truth[0]},{certificate.labels[0]},{certificate.levels[0]},0"
+    groups = json.loads((directory / "groups.json").read_text())
+    manifest = json.loads((directory / "manifest.json").read_text())
+    assert [len(users) for users in groups] == [entry["clients"] for entry in manifest["groups"]]
+    assert sum(map(len, groups)) == 12
+    models = [entry["model"] for entry in manifest["groups"]]
+    assert [model is None for model in models] == [(vote == -1).all() for vote in votes]
+
+
+def test_the_same_command_again_reuses_everything_and_says_so(flcert):
+    assert "4 groups trained, 0 reused" in flcert("run", *SMALL).out
+    assert "0 groups trained, 4 reused" in flcert("run", *SMALL).out
+
+
+def test_the_written_configuration_repeats_the_run(flcert, tmp_path):
+    flcert("run", *SMALL)
+    result = flcert("run", "run/config.json", "--engine", "inline", "--out", "again")
+    assert result.code == 0
+    for name in ("votes.npy", "certificate.csv", "manifest.json", "report.html"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (("--grouping", "sampled", "--group-size", 3, "--groups", 30), "sampled"),
+        (("--grouping", "enumerated", "--group-size", 11), "enumerated"),
+    ],
+)
+def test_flcert_p(flcert, options, kind):
+    common = ("--clients", 12, "--rounds", 2, "--engine", "inline", "--json", "--out", "run")
+    result = flcert("run", *options, *common)
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["certificate"] == kind
+    assert flcert("certify", "run").code == 0
+
+
+def test_evaluation_points_are_drawn_along_the_rounds(flcert, tmp_path):
+    assert flcert("run", *SMALL, "--set", "recipe.evaluate_at=[1]").code == 0
+    rows = (tmp_path / "run" / "rounds.csv").read_text().splitlines()
+    assert {row.split(",")[0] for row in rows[1:]} == {"1", "2"}
+    assert (tmp_path / "run" / "figures" / "rounds.svg").exists()
+
+
+def test_a_group_that_fails_is_reported_and_charged(flcert, tmp_path, monkeypatch):
+    (tmp_path / "grumpy.py").write_text(
+        "def rule():\n"
+        "    def aggregate(updates, sizes):\n"
+        "        if len(sizes) == 4: raise RuntimeError('four is too many')\n"
+        "        return updates.mean(0)\n"
+        "    return aggregate\n"
+    )
+    result = flcert("run", *SMALL, "--set", "recipe.aggregator=grumpy:rule")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    failed = [group for group, entry in enumerate(manifest["groups"]) if entry["clients"] == 4]
+    assert failed
+    assert result.code == 0
+    assert f"group {failed[0]} has no model and counts as a vote for the strongest rival" in result.err
+    assert manifest["guarantee"]["num_failed"] == len(failed)
+    assert "four is too many" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_run_in_which_every_group_fails_is_an_error(flcert, tmp_path):
+    lines = ["def rule():", "    def aggregate(updates, sizes): raise RuntimeError('no')", "    return aggregate"]
+    (tmp_path / "hopeless.py").write_text("\n".join(lines))
+    result = flcert("run", *SMALL, "--set", "recipe.aggregator=hopeless:rule")
+    assert result.code == 1
+    assert "no group could be trained; group 0: RuntimeError: no" in result.err
+
+
+MISTAKES = [
+    (("--set", "recipe.ronds=3"), "unknown setting 'recipe.ronds'; did you mean 'recipe.rounds'?"),
+    (("--set", "recipe.model=mpl"), "unknown model 'mpl'; did you mean 'mlp'?"),
+    (("--set", "recipe.aggregator=fedag"), "unknown aggregator 'fedag'; did you mean 'fedavg'?"),
+    (("--set", "data=digit"), "unknown data set 'digit'; did you mean 'digits'?"),
+    (("--set", "grouping.kind=hash"), "unknown grouping.kind 'hash'; did you mean 'hashed'?"),
+    (("--set", "grouping.group_size=3"), "unknown setting 'grouping.group_size'"),
+    (("--groups", 13), "num_groups must be in [1, num_clients=12], got 13"),
+    (("--grouping", "sampled"), "grouping.group_size is needed, but was not given"),
+    (("--grouping", "sampled", "--group-size", 13), "group_size must be in [1, num_clients=12], got 13"),
+    (("--alpha", 0), "certificate.alpha must be greater than 0, got 0.0"),
+    (("--alpha", 1), "certificate.alpha must be less than 1, got 1.0"),
+    (("--rounds", 0), "recipe.rounds must be greater than 0, got 0"),
+    (("--set", "recipe.learning_rate=nan"), "recipe.learning_rate must be a finite number, got nan"),
+    (("--set", "recipe.participation=1.5"), "recipe.participation must be less than or equal to 1, got 1.5"),
+    (("--set", "recipe.reduction=avg"), "recipe.reduction must be 'mean' or 'sum', got 'avg'"),
+    (("--set", "recipe.evaluate_at=[9]"), "evaluate_at must be in [1, rounds=2], got 9"),
+    (("--set", "recipe.model.options.hiden=[3]"), "unknown option of model 'mlp': 'hiden'; did you mean 'hidden'?"),
+    (("--set", "rounds"), "an override must look like key=value, got 'rounds'"),
+    (("--engine", "proceses"), "unknown engine 'proceses'; did you mean 'processes'?"),
+    (("--workers", 0), "workers must be at least 1, got 0"),
+    (("--out", "/proc/run"), "directory /proc/run cannot be written"),
+    (("--cache", "/proc/cache"), "cannot be written"),
+    (("missing.toml",), "cannot read the configuration missing.toml: No such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_a_mistake_gives_a_message_and_code_2_and_leaves_nothing_behind(flcert, tmp_path, options, message):
+    result = flcert("run", *SMALL, *options)
+    assert result.code == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert not (tmp_path / "run" / "models").exists()
+
+
+def test_a_broken_file_is_refused(flcert, tmp_path):
+    (tmp_path / "broken.toml").write_text("rounds = = 3")
+    assert "broken.toml is not valid TOML" in flcert("run", "broken.toml").err
+    (tmp_path / "broken.json").write_text("{")
+    assert "broken.json is not valid JSON" in flcert("run", "broken.json").err
+    (tmp_path / "list.json").write_text("[]")
+    assert "list.json must hold a table of settings, got list" in flcert("run", "list.json").err

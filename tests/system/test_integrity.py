@@ -1,0 +1,122 @@
+"""Files that were altered, truncated or belong to another run are noticed, never used."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from flcert.engines import Inline
+from flcert.store import Store
+from flcert.training import train
+
+SMALL = ("--clients", 12, "--groups", 4, "--rounds", 2, "--engine", "inline", "--out", "run")
+
+
+def flip_a_bit(raw):
+    return raw[:-3] + bytes([raw[-3] ^ 1]) + raw[-2:]
+
+
+DAMAGE = {
+    "a flipped bit": flip_a_bit,
+    "cut short": lambda raw: raw[: len(raw) // 2],
+    "emptied": lambda _: b"",
+    "another header length": lambda raw: b"\xff" * 8 + raw[8:],
+    "no digest": lambda raw: raw.replace(b"digest", b"digesT", 1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_stored_model_is_trained_again(damage, federation, grouping, recipe, store):
+    ensemble = train(federation, grouping, recipe, engine=Inline(), store=store)
+    path = store.path(next(iter(ensemble.model_keys().values())))
+    sound = path.read_bytes()
+    path.write_bytes(DAMAGE[damage](sound))
+    again = train(federation, grouping, recipe, engine=Inline(), store=store)
+    assert (again.trained, again.damaged) == (1, 1)
+    assert path.read_bytes() == sound
+
+
+def test_a_model_under_another_s_key_is_not_used(federation, grouping, recipe, store):
+    ensemble = train(federation, grouping, recipe, engine=Inline(), store=store)
+    first, second = list(ensemble.model_keys().values())[:2]
+    store.path(first).write_bytes(store.path(second).read_bytes())
+    assert train(federation, grouping, recipe, engine=Inline(), store=store).damaged == 1
+
+
+def test_votes_that_were_altered_are_cast_again(flcert, tmp_path):
+    assert flcert("run", *SMALL).code == 0
+    sound = (tmp_path / "run" / "votes.npy").read_bytes()
+    altered = [entry for entry in Store().entries() if entry.stat().st_size < 5000]  # votes, not models
+    assert altered
+    for entry in altered:
+        entry.write_bytes(flip_a_bit(entry.read_bytes()))
+    assert flcert("run", *SMALL).code == 0
+    assert (tmp_path / "run" / "votes.npy").read_bytes() == sound
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_predict_refuses_a_damaged_model_and_another_run_mends_it(damage, flcert, tmp_path):
+    flcert("run", *SMALL)
+    np.save(tmp_path / "inputs.npy", np.zeros((1, 64)))
+    model = next((tmp_path / "run" / "models").iterdir())
+    model.write_bytes(DAMAGE[damage](model.read_bytes()))
+    result = flcert("predict", "run", "inputs.npy")
+    assert result.code == 1
+    assert f"{model.name} was altered or cut short; it is not used" in result.err
+    assert flcert("run", *SMALL).code == 0
+    assert flcert("predict", "run", "inputs.npy").code == 0
+
+
+def test_a_run_directory_outlives_the_store(flcert, tmp_path):
+    flcert("run", *SMALL)
+    np.save(tmp_path / "inputs.npy", np.zeros((1, 64)))
+    before = flcert("predict", "run", "inputs.npy").out
+    assert flcert("store", "prune", "--days", 0).code == 0
+    assert not list(Store().entries())
+    (tmp_path / "run").rename(tmp_path / "moved")
+    assert flcert("predict", "moved", "inputs.npy").out == before
+
+
+def test_a_run_directory_of_another_configuration_is_refused(flcert):
+    flcert("run", *SMALL)
+    result = flcert("run", *SMALL, "--seed", 1)
+    assert result.code == 2
+    assert "run holds a run of another configuration" in result.err
+
+
+def test_a_directory_that_is_no_run_is_refused(flcert, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("precious")
+    result = flcert("run", *SMALL)
+    assert result.code == 2
+    assert "run is not empty and not a run" in result.err
+
+
+def test_certify_notices_a_certificate_that_does_not_follow_from_the_votes(flcert, tmp_path):
+    flcert("run", *SMALL)
+    assert flcert("certify", "run").code == 0
+    votes = np.load(tmp_path / "run" / "votes.npy")
+    votes[:, 0] = (votes[:, 0] + 1) % 10
+    np.save(tmp_path / "run" / "votes.npy", votes)
+    result = flcert("certify", "run")
+    assert result.code == 1
+    assert "the recorded certificate does not follow from the votes" in result.err
+
+
+@pytest.mark.parametrize("limit", [2_000, 60_000])
+@pytest.mark.parametrize("engine", ["inline", "processes"])
+def test_a_disk_that_takes_no_more_gives_a_message_and_leaves_no_scraps(limit, engine, tmp_path):
+    """A limit on the size of files makes writes fail in the middle, as a full disk does."""
+    script = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));"
+        "from flcert.cli.main import main; main()"
+    )
+    options = ["--clients", "12", "--groups", "4", "--rounds", "2", "--engine", engine, "--cache", "c", "--out", "run"]
+    result = subprocess.run(
+        [sys.executable, "-c", script, "run", *options], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 1, result.stderr
+    assert "cannot write" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.rglob("*.tmp"))
