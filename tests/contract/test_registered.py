@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
 
 from flcert import aggregators, datasets, engines, models
 from flcert.datasets import Federation
@@ -116,3 +118,19 @@ def test_an_engine_takes_a_number_of_workers(name):
     assert engines.build(name).workers >= 1
     with pytest.raises(InputError, match="workers must be at least 1, got 0"):
         engines.build(name, 0)
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (3, 32, 32), (1, 29, 30), (10, 11)])
+def test_the_cnn_is_the_function_that_the_paper_describes(shape):
+    model = models.build(Choice(name="cnn"), shape, 10, seed=0)
+    layers = [model.conv1, nn.ReLU(), nn.MaxPool2d(2), model.conv2, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    described = nn.Sequential(*layers, model.dense1, nn.ReLU(), model.dense2)
+    images = torch.rand(4, *model.image_shape, generator=torch.Generator().manual_seed(0)) - 0.5
+    labels = torch.tensor([0, 1, 2, 3])
+    scores = {}
+    gradients = {}
+    for name, output in {"ours": model(images.reshape(4, *shape)), "described": described(images)}.items():
+        scores[name] = output
+        gradients[name] = torch.autograd.grad(functional.cross_entropy(output, labels), list(model.parameters()))
+    torch.testing.assert_close(scores["ours"], scores["described"])
+    torch.testing.assert_close(gradients["ours"], gradients["described"])

@@ -1,5 +1,8 @@
 """The most valuable tests: corrupt one group any way you like, all other models keep their bytes."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -126,3 +129,18 @@ def test_training_leaves_the_caller_s_random_generators_alone(store):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     model_files(FEDERATION, store, Inline())
     assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import flcert\nflcert.run(flcert.Config())\n")
+    result = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env={**os.environ, "FLCERT_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 1
+    assert "must do so under `if __name__ == '__main__':`" in result.stderr.splitlines()[-1]

@@ -60,7 +60,7 @@ def run(
         "certificate.alpha": alpha,
     }
     given = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
-    sys.path.insert(0, str((config.parent if config else Path()).resolve()))  # for a user's own modules
+    sys.path[:0] = [str(place.resolve()) for place in (config.parent if config else Path(), Path())]  # users' modules
     settings = load_config(config, [*(set_ or []), *given])
     with progress_bars(quiet) as progress:
         result = run_pipeline(settings, out, engine=build(engine, workers), store=Store(cache), progress=progress)

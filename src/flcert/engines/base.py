@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from flcert.datasets import Federation
+from flcert.errors import RunError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 ATTEMPTS_ALONE = 2
+CANNOT_START = (
+    "worker processes die as soon as they start; a script that trains with processes must do so under "
+    "`if __name__ == '__main__':` (or use the inline engine)"
+)
 
 
 class Pool(Protocol):
@@ -106,6 +111,8 @@ class Workers:
     def _alone(self, function: Callable[[Federation, Task], Result], task: Callable[[], Task]) -> Result | Failure:
         for _ in range(ATTEMPTS_ALONE):
             with self.engine.pool(self.federation, 1) as pool:
+                if isinstance(pool.submit(_nothing, None).exception(), BrokenExecutor):
+                    raise RunError(CANNOT_START)
                 future = pool.submit(function, task())
                 if not isinstance(future.exception(), BrokenExecutor):
                     return _outcome(future)
@@ -119,6 +126,10 @@ class Workers:
     def _stop(self) -> None:
         self._open.close()
         self._pool = None
+
+
+def _nothing(federation: Federation, task: None) -> None:
+    """A task that any worker can do."""
 
 
 def _outcome(future: "Future[Result]") -> Result | Failure:
