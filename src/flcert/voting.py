@@ -4,18 +4,22 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
-from flcert.certify.result import IntArray, checked_counts
+from flcert.certify.result import Counts, CountsLike, IntArray, Sparse, checked_counts, top_label
 from flcert.errors import InputError
 from flcert.seeding import stream
 
 NO_VOTE = -1
+MOST_DENSE = 50_000_000
 
 Ties = Literal["smallest", "random"]
 
 
-def count(votes: ArrayLike, num_labels: int | None = None) -> IntArray:
+def count(votes: ArrayLike, num_labels: int | None = None) -> Counts:
     """How many groups vote for each label, (inputs x labels), from a (groups x inputs) table of votes.
+
+    The result is a SciPy sparse array where a dense one would have more than ``MOST_DENSE`` entries.
 
     Args:
         votes: the label that each group gives to each input, or -1 where it casts no vote.
@@ -29,6 +33,8 @@ def count(votes: ArrayLike, num_labels: int | None = None) -> IntArray:
     table = _checked_votes(votes, num_labels)
     labels = num_labels or max(2, int(table.max()) + 1)
     inputs = table.shape[1]
+    if inputs * labels > MOST_DENSE:
+        return _sparse_count(table, labels)
     counts = np.zeros(inputs * labels, dtype=np.int64)
     offsets = np.arange(inputs, dtype=np.int64) * labels
     for row in table:
@@ -37,7 +43,13 @@ def count(votes: ArrayLike, num_labels: int | None = None) -> IntArray:
     return counts.reshape(inputs, labels)
 
 
-def winners(counts: ArrayLike, ties: Ties = "smallest", seed: int = 0) -> IntArray:
+def _sparse_count(table: NDArray[np.integer], num_labels: int) -> Sparse:
+    groups, inputs = np.nonzero(table != NO_VOTE)
+    cast = table[groups, inputs]
+    return csr_array((np.ones(len(cast), dtype=np.int64), (inputs, cast)), shape=(table.shape[1], num_labels))
+
+
+def winners(counts: CountsLike, ties: Ties = "smallest", seed: int = 0) -> IntArray:
     """The label with most votes for each input.
 
     Args:
@@ -47,12 +59,24 @@ def winners(counts: ArrayLike, ties: Ties = "smallest", seed: int = 0) -> IntArr
         seed: of the draw; each input has a stream of its own.
     """
     table = checked_counts(counts)
-    leading: IntArray = table.argmax(axis=1)
+    leading, most = top_label(table)
     if ties == "random":
-        tied = table == table.max(axis=1, keepdims=True)
-        for row in np.flatnonzero(tied.sum(axis=1) > 1):
-            leading[row] = stream(seed, "ties", int(row)).choice(np.flatnonzero(tied[row]))
+        for row in range(len(leading)):
+            tied = _labels_with(table, row, int(most[row]))
+            if len(tied) > 1:
+                leading[row] = stream(seed, "ties", row).choice(tied)
     return leading
+
+
+def _labels_with(counts: Counts, row: int, votes: int) -> IntArray:
+    """The labels that have exactly this many votes for one input; all of them if it is none."""
+    if isinstance(counts, np.ndarray):
+        return np.flatnonzero(counts[row] == votes)
+    if votes == 0:
+        return np.arange(counts.shape[1])
+    stored = slice(counts.indptr[row], counts.indptr[row + 1])
+    labels: IntArray = counts.indices[stored][counts.data[stored] == votes]
+    return labels
 
 
 def predicted_labels(scores: NDArray[np.floating]) -> IntArray:
@@ -80,4 +104,4 @@ def _checked_votes(votes: ArrayLike, num_labels: int | None) -> NDArray[np.integ
             f"votes must be in [0, {highest}], or {NO_VOTE} for no vote, got {table[group, example]} "
             f"from group {group} for input {example}"
         )
-    return table
+    return table.astype(np.int64, copy=False)

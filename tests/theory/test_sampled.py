@@ -1,6 +1,7 @@
 """Theorem 1 with a lower bound, Algorithm 1, and the failure probability of Theorem 3."""
 
 import random
+import sys
 from fractions import Fraction
 from itertools import product
 from math import ceil, comb
@@ -37,7 +38,7 @@ def random_cases(count, seed, *, most_groups):
     draw = random.Random(seed)
     for _ in range(count):
         trials = draw.randint(1, most_groups)
-        alpha = Fraction(1, draw.choice([3, 20, 1000, 10**7, 10**12]))
+        alpha = draw.choice([Fraction(9, 10), *(Fraction(1, one_in) for one_in in (3, 20, 1000, 10**7, 10**12))])
         yield draw.randint(0, trials), trials, alpha, draw
 
 
@@ -89,7 +90,8 @@ def check_level(votes, trials, alpha, num_clients, group_size):
     result = certify.sampled(counts, num_clients=num_clients, group_size=group_size, alpha=alpha, selection="paper")
     setting = (top, trials, alpha, num_clients, group_size)
     if result.abstained[0]:
-        assert binomial_tail(top, trials, Fraction(1, 2)) >= alpha  # the exact bound is at most 1/2
+        # the exact bound is at most 1/2, or there is no majority
+        assert binomial_tail(top, trials, Fraction(1, 2)) >= alpha or 2 * top == trials
         return
     level = int(result.levels[0])
     assert exact_level_holds(level, *setting)
@@ -199,3 +201,27 @@ def test_settings_that_make_no_sense_are_refused(options, message):
 def test_rows_with_different_sums_need_the_number_of_groups():
     with pytest.raises(InputError, match="same positive sum, got 4 to 5; give num_groups"):
         certify.sampled([[5, 0], [3, 1]], num_clients=10, group_size=2)
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.999])
+def test_half_of_the_votes_are_never_enough(alpha):
+    assert certify.sampled([[5, 5]], num_clients=100, group_size=2, alpha=alpha).abstained[0]
+
+
+def test_the_selection_correction_is_needed_by_nearly_a_factor_of_two():
+    """docs/theory.md: at an even split the failure probability is 1.96 a for N = 500, a = 0.05."""
+    half, alpha = Fraction(1, 2), Fraction(1, 20)
+    certified = next(v for v in range(251, 501) if clopper_pearson(v, 500, alpha) > half)
+    assert round(float(2 * binomial_tail(certified, 500, half) / alpha), 2) == 1.96
+
+
+def test_many_groups_are_certified_by_few_bounds(monkeypatch):
+    calls = []
+    module = sys.modules["flcert.certify.sampled"]  # the package's attribute of this name is the function
+    monkeypatch.setattr(module, "clopper_pearson", lambda *given: calls.append(given) or clopper_pearson(*given))
+    counts = np.column_stack([np.arange(1001, 2001), np.arange(999, -1, -1)])
+    table = certify.sampled(counts, num_clients=30, group_size=2)
+    assert len(calls) < 100
+    for v in (1001, 1100, 1500, 1999, 2000):
+        alone = certify.sampled([[v, 2000 - v]], num_clients=30, group_size=2, num_inputs=1000)
+        assert table.levels[v - 1001] == alone.levels[0]

@@ -46,6 +46,8 @@ def clopper_pearson(successes: int, trials: int, alpha: Fraction) -> Fraction:
     if successes == 0:
         return Fraction(0)
     estimate = float(betaincinv(successes, trials - successes + 1, float(alpha)))
+    if not estimate > 0:  # alpha is below what a float can hold
+        return Fraction(0)
     for exponent in range(40, 0, -1):
         bound = Fraction(estimate * (1 - 2.0**-exponent))
         if bound == 0 or tail_bound(successes, trials, bound) <= alpha:

@@ -1,12 +1,10 @@
 """FLCert-D: the level of a vote among disjoint groups (Theorem 4)."""
 
-from numpy.typing import ArrayLike
-
-from flcert.certify.result import Certificate, checked_counts, runner_up, top_label
+from flcert.certify.result import Certificate, CountsLike, checked_counts, runner_up, top_label
 from flcert.errors import InputError
 
 
-def disjoint(counts: ArrayLike, *, num_failed: int = 0) -> Certificate:
+def disjoint(counts: CountsLike, *, num_failed: int = 0) -> Certificate:
     """Certify the majority vote of groups that share no client.
 
     A malicious client sits in one group, so m of them change at most m votes. Each changed vote can
@@ -19,7 +17,7 @@ def disjoint(counts: ArrayLike, *, num_failed: int = 0) -> Certificate:
     malicious client that joins it can only add one, less than the two it is charged.
 
     Args:
-        counts: votes for each label, (inputs x labels).
+        counts: votes for each label, (inputs x labels), an array or a SciPy sparse array.
         num_failed: groups with clients whose vote is missing because their training failed. What they
             would have voted is unknown, so each is taken as one vote for the strongest rival.
 

@@ -4,14 +4,13 @@ from functools import partial
 from math import comb
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from flcert.certify.result import Certificate, checked_counts, runner_up, top_label
+from flcert.certify.result import Certificate, Counts, CountsLike, checked_counts, runner_up, top_label
 from flcert.certify.search import levels_by_value, untouched_groups
 from flcert.errors import InputError, check_range
 
 
-def enumerated(counts: ArrayLike, *, num_clients: int, group_size: int, num_failed: int = 0) -> Certificate:
+def enumerated(counts: CountsLike, *, num_clients: int, group_size: int, num_failed: int = 0) -> Certificate:
     """Certify the majority vote of all C(n, k) groups of k clients.
 
     m malicious clients leave C(n-m, k) groups untouched and may turn each of the others from y to z, so
@@ -20,7 +19,8 @@ def enumerated(counts: ArrayLike, *, num_clients: int, group_size: int, num_fail
         v_y - v_z > 2 C(n, k) - 2 C(n-m, k),   0 <= m <= n-k     (Theorem 1 with exact probabilities).
 
     Args:
-        counts: votes for each label, (inputs x labels); each row sums to C(n, k) - num_failed.
+        counts: votes for each label, (inputs x labels), an array or a SciPy sparse array; each row sums to
+            C(n, k) - num_failed.
         num_clients: n.
         group_size: k.
         num_failed: groups whose vote is missing; each is taken as one vote for the strongest rival.
@@ -48,9 +48,7 @@ def _level(gap: int, *, num_clients: int, group_size: int) -> int:
     return untouched_groups(num_clients, group_size, more_than=needed)
 
 
-def _check_all_groups_present(
-    table: np.ndarray, total: int, num_clients: int, group_size: int, num_failed: int
-) -> None:
+def _check_all_groups_present(table: Counts, total: int, num_clients: int, group_size: int, num_failed: int) -> None:
     check_range("num_failed", num_failed, 0, total, "C(n, k)")
     sums = table.sum(axis=1)
     wrong = np.flatnonzero(sums != total - num_failed)

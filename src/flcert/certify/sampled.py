@@ -6,10 +6,9 @@ from math import ceil, comb
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from flcert.certify.confidence import Probability, clopper_pearson, failure_probability
-from flcert.certify.result import Certificate, IntArray, checked_counts, top_label
+from flcert.certify.result import Certificate, Counts, CountsLike, checked_counts, top_label
 from flcert.certify.search import levels_by_value, untouched_groups
 from flcert.errors import InputError, check_range, unknown_name
 
@@ -19,7 +18,7 @@ SELECTIONS: tuple[Selection, ...] = ("safe", "paper")
 
 
 def sampled(
-    counts: ArrayLike,
+    counts: CountsLike,
     *,
     num_clients: int,
     group_size: int,
@@ -35,7 +34,7 @@ def sampled(
     malicious clients do. The N deployed models are a sample of that ensemble, not the ensemble itself.
 
     Args:
-        counts: votes for each label, (inputs x labels).
+        counts: votes for each label, (inputs x labels), an array or a SciPy sparse array.
         num_clients: n.
         group_size: k.
         alpha: the failure probability, shared by all inputs.
@@ -55,7 +54,7 @@ def sampled(
     """
     table = checked_counts(counts)
     check_range("group_size", group_size, 1, num_clients, "num_clients")
-    per_input = failure_probability(alpha) / _inputs_sharing_alpha(num_inputs, len(table))
+    per_input = failure_probability(alpha) / _inputs_sharing_alpha(num_inputs, table.shape[0])
     per_input /= _labels_that_can_fail(selection)
     trials = _number_of_groups(table, num_groups)
     labels, top = top_label(table)
@@ -80,7 +79,7 @@ def level_of_bound(lower_bound: Fraction, num_clients: int, group_size: int) -> 
 
 
 def _level(votes: int, *, trials: int, alpha: Fraction, num_clients: int, group_size: int) -> int:
-    if 2 * votes <= trials:  # the bound is below the observed share
+    if 2 * votes <= trials:  # no majority: another label may have as many votes
         return -1
     return level_of_bound(clopper_pearson(votes, trials, alpha), num_clients, group_size)
 
@@ -99,7 +98,7 @@ def _inputs_sharing_alpha(num_inputs: int | None, rows: int) -> int:
     return num_inputs
 
 
-def _number_of_groups(table: IntArray, num_groups: int | None) -> int:
+def _number_of_groups(table: Counts, num_groups: int | None) -> int:
     sums = table.sum(axis=1)
     largest = int(sums.max())
     if num_groups is None:

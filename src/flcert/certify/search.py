@@ -23,7 +23,20 @@ def untouched_groups(num_clients: int, group_size: int, *, more_than: int) -> in
 
 
 def levels_by_value(values: IntArray, level: Callable[[int], int]) -> IntArray:
-    """``level`` of every entry, computed once for each distinct value."""
+    """``level`` of every entry, for a function that never falls as the value grows.
+
+    It is computed once for each distinct value at most, and not at all between two values that have the same level.
+    """
     distinct, where = np.unique(values, return_inverse=True)
-    table = np.array([level(int(value)) for value in distinct], dtype=np.int64)
+    table = np.empty(len(distinct), dtype=np.int64)
+    table[0], table[-1] = level(int(distinct[0])), level(int(distinct[-1]))
+    pending = [(0, len(distinct) - 1)]
+    while pending:
+        low, high = pending.pop()
+        if table[low] == table[high]:
+            table[low:high] = table[low]
+        elif high - low > 1:
+            middle = (low + high) // 2
+            table[middle] = level(int(distinct[middle]))
+            pending += [(low, middle), (middle, high)]
     return table[where]
