@@ -11,6 +11,8 @@ Messages carry the name, the rule and the value: ``group_size must be in [1, num
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_NAMES = 20  # that a message lists
+
 
 class FlcertError(Exception):
     """Root of all errors raised on purpose."""
@@ -37,7 +39,8 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> InputError:
     known = sorted(allowed)
     nearest = get_close_matches(name, known, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return InputError(f"unknown {what} {name!r}{hint} (known: {', '.join(known)})")
+    more = f" and {len(known) - MOST_NAMES:,} more" if len(known) > MOST_NAMES else ""
+    return InputError(f"unknown {what} {name!r}{hint} (known: {', '.join(known[:MOST_NAMES])}{more})")
 
 
 def check_range(name: str, value: int, low: int, high: int, high_name: str = "") -> int:

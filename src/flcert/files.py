@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ def write_atomic(path: Path, content: bytes) -> None:
     Raises:
         RunError: where the system refuses (no space, no permission); nothing is left behind.
     """
+    if not path.name or path.is_dir():
+        raise InputError(f"{path} is a directory, not a file to write")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}") from None
 
 

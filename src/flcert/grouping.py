@@ -72,7 +72,7 @@ def hashed(ids: Sequence[str], num_groups: int, key: str = "flcert") -> Grouping
 
 def group_of(user_id: str, num_groups: int, key: str) -> int:
     """The group of one id: keyed BLAKE2b, 128 bits, modulo N."""
-    digest = hashlib.blake2b(user_id.encode(), key=key.encode(), digest_size=16).digest()
+    digest = hashlib.blake2b(user_id.encode("utf-8", "surrogatepass"), key=key.encode(), digest_size=16).digest()
     return int.from_bytes(digest, "big") % num_groups
 
 

@@ -3,13 +3,15 @@
 import hashlib
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
-from flcert.errors import InputError, unknown_name
+from flcert.errors import FlcertError, InputError, unknown_name
 
 Factory = Callable[..., Any]
 
@@ -49,7 +51,13 @@ def build(family: str, entries: Mapping[str, Factory], choice: Choice, **context
     """
     factory = resolve(family, entries, choice.name)
     where = f"{family} {choice.name!r}"
-    return factory(**context, **_checked_options(factory, where, choice.options, context))
+    options = _checked_options(factory, where, choice.options, context)
+    try:
+        return factory(**context, **options)
+    except FlcertError:
+        raise
+    except Exception as error:  # a user's code may raise anything
+        raise InputError(f"{where} raised {type(error).__name__}: {error}") from error
 
 
 def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) -> InputError:
@@ -67,32 +75,56 @@ def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) ->
         return InputError(f"{name} is needed, but was not given")
     if first["type"] == "value_error":
         return InputError(first["msg"].removeprefix("Value error, "))
-    return InputError(f"{name} {first['msg'].replace('Input should', 'must')}, got {first['input']!r}")
+    rule = first["msg"].replace("Input should", "must")
+    if first["type"] in ("model_type", "dict_type"):
+        rule = "must be a table"
+    return InputError(f"{name} {rule}, got {first['input']!r}")
 
 
 def source_digest(name: str) -> str:
-    """A digest of the file that defines a user's own factory, as it was when imported; empty for our own.
+    """A digest of the source that a user's own factory comes from, as it was when imported; empty for our own.
 
-    It becomes part of a group's key, so that an edited file never reuses models trained by its older text.
+    It covers the Python files of the factory's package, or those beside its module, and becomes part of a group's key,
+    so that edited files never reuse models trained by their older text. What these files import from elsewhere is not
+    covered.
     """
     if ":" not in name:
         return ""
     module_name = name.partition(":")[0]
     if module_name not in _digests:
-        source = getattr(importlib.import_module(module_name), "__file__", None)
-        _digests[module_name] = hashlib.blake2b(Path(source).read_bytes()).hexdigest()[:32] if source else "no source"
+        importlib.import_module(module_name)
+        _digests[module_name] = _digest_files(_sources(sys.modules[module_name.partition(".")[0]]))
     return _digests[module_name]
 
 
 _digests: dict[str, str] = {}  # by module, taken when this process imported it
 
 
+def _sources(top: ModuleType) -> list[Path]:
+    """The files of a package; or of a module and those beside it, if it is not installed among many others."""
+    if top.__file__ is None:
+        return []
+    file = Path(top.__file__)
+    if file.name == "__init__.py":
+        return sorted(file.parent.rglob("*.py"))
+    return [file] if "site-packages" in file.parts else sorted(file.parent.glob("*.py"))
+
+
+def _digest_files(files: list[Path]) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for file in files:
+        content = file.read_bytes()
+        state.update(f"{file.name} {len(content)}\n".encode() + content)
+    return state.hexdigest()
+
+
 def _import(family: str, name: str) -> Factory:
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise InputError(f"{family} {name!r}: cannot import module {module_name!r} ({error})") from None
+    except Exception as error:  # a user's module may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{family} {name!r}: cannot import module {module_name!r} ({reason})") from None
     source_digest(name)
     factory = getattr(module, attribute, None)
     if not callable(factory):
@@ -118,10 +150,23 @@ def _checked_options(
     return {option: getattr(checked, option) for option in options}
 
 
+def _signature(factory: Factory) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
+    """Parameters and their types; none where Python cannot tell."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return {}, {}
+    try:
+        return parameters, get_type_hints(
+            factory.__init__ if inspect.isclass(factory) else factory, include_extras=True
+        )
+    except (NameError, TypeError, AttributeError):
+        return parameters, {}
+
+
 def _schema(factory: Factory, context: Mapping[str, Any]) -> type[BaseModel]:
     """A pydantic model of the parameters of ``factory`` that a user may set."""
-    parameters = inspect.signature(factory).parameters
-    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    parameters, hints = _signature(factory)
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     fields: dict[str, Any] = {
         key: (hints.get(key, Any), ... if parameter.default is parameter.empty else parameter.default)

@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +46,10 @@ class Store:
         """
         try:
             raw = self.path(key).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        os.utime(self.path(key))
+        with suppress(OSError):  # a store that only others may write to
+            os.utime(self.path(key))
         return unpack(raw, key)
 
     def write(self, key: str, arrays: Mapping[str, NDArray[np.generic]]) -> None:

@@ -1,6 +1,7 @@
 """Tables from anywhere: votes, counts, labels and inputs in npy or CSV files. Nothing is ever unpickled."""
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -29,7 +30,7 @@ def read_votes(path: Path, rows: Rows | None = None) -> NDArray[np.int64]:
 
 def read_counts(path: Path) -> NDArray[np.int64]:
     """Vote counts as (inputs x labels), from an npy or CSV file."""
-    return _integers(path, "counts", int)
+    return _integers(path, "counts", _whole_number)
 
 
 def read_labels(path: Path) -> NDArray[np.int64]:
@@ -37,7 +38,7 @@ def read_labels(path: Path) -> NDArray[np.int64]:
     if path.suffix == ".npy":
         labels = load_npy(path)
     else:
-        labels = _csv_table(path, int)
+        labels = _csv_table(path, _whole_number)
         if 1 not in labels.shape:
             raise InputError(f"{path} must have one label a line, got {labels.shape[1]} columns")
         labels = labels.reshape(-1)
@@ -45,6 +46,8 @@ def read_labels(path: Path) -> NDArray[np.int64]:
         raise InputError(
             f"{path} must hold one integer label for each input, got {labels.dtype} of shape {labels.shape}"
         )
+    if len(labels) and int(labels.min()) < 0:
+        raise InputError(f"{path}: labels must be at least 0, got {int(labels.min())}")
     return labels.astype(np.int64)
 
 
@@ -59,7 +62,7 @@ def load_npy(path: Path) -> NDArray[np.generic]:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"missing file {path}") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError) as error:
         raise InputError(f"{path} cannot be read as npy: {error}") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path} holds several arrays; an npy file with one is needed")
@@ -72,11 +75,19 @@ def _integers(path: Path, what: str, cell: Callable[[str], int]) -> NDArray[np.i
         raise InputError(f"{path} must hold a table of {what}, got shape {table.shape}")
     if not np.issubdtype(table.dtype, np.integer):
         raise InputError(f"{path}: {what} must be integers, got dtype {table.dtype}")
+    if int(table.min()) < NO_VOTE or int(table.max()) > 2**31:
+        raise InputError(f"{path}: {what} must be in [{NO_VOTE}, 2**31], got {int(table.min())} to {int(table.max())}")
     return table.astype(np.int64)
 
 
 def _vote_cell(text: str) -> int:
-    return int(text) if text.strip() else NO_VOTE
+    return _whole_number(text) if text.strip() else NO_VOTE
+
+
+def _whole_number(text: str) -> int:
+    if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
+        raise ValueError(f"{text[:30]!r} is not a whole number")
+    return int(text)
 
 
 def _csv_table(path: Path, cell: Callable[[str], float]) -> NDArray[np.generic]:
@@ -88,16 +99,19 @@ def _csv_table(path: Path, cell: Callable[[str], float]) -> NDArray[np.generic]:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is not a CSV file: {error}") from None
-    if lines and _is_header(lines[0][1]):
-        lines = lines[1:]
     if not lines:
         raise InputError(f"{path} is empty")
+    if _is_header(lines[0][1]):
+        lines = lines[1:]
+    if not lines:
+        raise InputError(f"{path} has a line of names and no rows")
     return np.array([_parsed(path, number, line, len(lines[0][1]), cell) for number, line in lines])
 
 
 def _is_header(cells: list[str]) -> bool:
-    """A first line with a name in it; an empty cell is a value that is missing."""
-    return any(not _is_number(text) for text in cells if text.strip())
+    """A first line with names and no number in it; an empty cell is a value that is missing."""
+    named = [text for text in cells if text.strip()]
+    return bool(named) and not any(_is_number(text) for text in named)
 
 
 def _is_number(text: str) -> bool:

@@ -9,14 +9,22 @@ import numpy as np
 import pytest
 
 from flcert.datasets import Federation
-from flcert.engines import Inline, Processes
+from flcert.engines import Inline, Processes, Workers
+from flcert.errors import InputError
 from flcert.grouping import hashed
 from flcert.registry import Choice
 from flcert.store import Store
 from flcert.training import Recipe, train
+from flcert.training.train import train_groups, votes_on_test_set
+from flcert.training.vote import model_votes
 from tests.saboteur import MODE, VICTIM_SIZE
 
-RECIPE = Recipe(rounds=2, local_steps=2, aggregator=Choice(name="tests.saboteur:aggregator"))
+RECIPE = Recipe(
+    rounds=2,
+    local_steps=2,
+    model=Choice(name="tests.noisy_net:NoisyNet"),
+    aggregator=Choice(name="tests.saboteur:aggregator"),
+)
 VICTIM = "user-03"
 ENGINES = {"inline": Inline(), "one worker": Processes(1), "two workers": Processes(2)}
 
@@ -116,6 +124,78 @@ def test_a_warm_cache_does_not_matter(store, untouched):
     files, ensemble = model_files(FEDERATION, store, Inline())
     assert files == untouched
     assert ensemble.trained == 1  # the victim's data changed, and nothing else
+
+
+def build_with_defaults(victim):
+    """Clients and test set as a user would hand them over, with nothing said about labels or types."""
+    rng = np.random.default_rng(0)
+    clients = {f"user-{i:02d}": (rng.normal(size=(20, 16)), rng.integers(0, 3, 20)) for i in range(12)}
+    test = (rng.normal(size=(10, 16)), np.array([0, 1, 2] * 3 + [0]))
+    return Federation.build("defaults", {**clients, VICTIM: victim(*clients[VICTIM])}, test)
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [
+        lambda inputs, labels: (inputs, np.zeros_like(labels)),
+        lambda inputs, labels: (inputs[:1], labels[:1]),
+        lambda inputs, labels: (np.vstack([inputs] * 9), np.concatenate([labels] * 9)),
+        lambda inputs, labels: (inputs.astype(np.float16), labels.astype(np.uint8)),
+        lambda inputs, labels: (inputs.astype(np.longdouble), labels.astype(np.uint64)),
+    ],
+    ids=["one label", "one example", "many examples", "narrow types", "wide types"],
+)
+def test_labels_sizes_and_types_of_a_client_do_not_reach_other_groups(victim, store):
+    honest, _ = model_files(build_with_defaults(lambda *data: data), store, Inline())
+    files, _ = model_files(build_with_defaults(victim), store, Inline())
+    others = [g for g in range(len(GROUPING)) if g != VICTIM_GROUP]
+    assert [files[g] for g in others] == [honest[g] for g in others]
+
+
+def test_a_label_that_the_test_set_does_not_know_is_refused_instead_of_widening_every_model():
+    with pytest.raises(InputError, match=r"labels must be in \[0, 2\], got 7 from client 'user-03'"):
+        build_with_defaults(lambda inputs, labels: (inputs, np.full_like(labels, 7)))
+
+
+def test_tokens_of_one_client_do_not_change_the_type_of_another_s():
+    tokens = {"ann": (np.array([[2**24 + 1]]), np.array([0])), "bob": (np.array([[1]], dtype=np.uint64), np.array([1]))}
+    federation = Federation.build("tokens", tokens, (np.array([[3]]), np.array([1])))
+    assert federation.inputs.dtype == np.int64
+    assert federation.client(0)[0][0, 0] == 2**24 + 1
+
+
+def test_votes_do_not_depend_on_the_engine_the_order_or_what_voted_before(store):
+    with Workers(Processes(1), FEDERATION) as workers:
+        ensemble = train_groups(workers, GROUPING, RECIPE, store)
+        voted = votes_on_test_set(workers, ensemble, RECIPE.rounds, store)
+    assert np.array_equal(voted, ensemble.votes(FEDERATION.test_inputs))
+    assert np.array_equal(voted, ensemble.votes(FEDERATION.test_inputs))
+    for group, key in ensemble.model_keys().items():
+        alone = model_votes(ensemble.new_module(group), ensemble.load(key), FEDERATION.test_inputs)
+        assert np.array_equal(voted[group], alone)
+
+
+def test_votes_on_one_test_set_are_not_taken_for_those_on_another(store):
+    other = replace(FEDERATION, test_inputs=-FEDERATION.test_inputs)
+    for federation in (FEDERATION, other):
+        with Workers(Inline(), federation) as workers:
+            ensemble = train_groups(workers, GROUPING, RECIPE, store)
+            voted = votes_on_test_set(workers, ensemble, RECIPE.rounds, store)
+        assert np.array_equal(voted, ensemble.votes(federation.test_inputs))
+
+
+def test_a_task_that_ran_out_of_memory_beside_another_gets_another_chance(tmp_path):
+    marker = tmp_path / "failed once"
+    with Workers(Inline(), FEDERATION) as workers:
+        (result,) = workers.completed(fails_the_first_time, [lambda: marker])
+    assert result == (0, "done")
+
+
+def fails_the_first_time(federation, marker):
+    if not marker.exists():
+        marker.touch()
+        raise MemoryError
+    return "done"
 
 
 def test_a_change_that_does_cross_groups_is_noticed_by_these_tests(untouched, store):

@@ -1,9 +1,11 @@
 """A user's data that cannot be right is refused with a message that says whose and why."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from torch import nn
 
 from flcert import datasets, models
 from flcert.datasets import Federation
@@ -27,10 +29,12 @@ GOOD = (np.ones((3, 4), np.float32), np.array([0, 1, 2]))
             r"client 'bob' must have one label for each input, .* \(3, 4\) and \(2,\)",
         ),
         ((GOOD[0], np.array([0.0, 1.0, 2.0])), "client 'bob' must have integer labels, got dtype float64"),
-        ((GOOD[0], np.array([0, 1, -2])), r"labels must be in \[0, 2\], got -2"),
+        ((GOOD[0], np.array([0, 1, -2])), r"client 'bob' must have labels in \[0, 2\*\*31\], got -2 to 1"),
+        ((GOOD[0], np.array([0, 1, 3])), r"labels must be in \[0, 2\], got 3 from client 'bob'"),
+        ((GOOD[0] * 1j, GOOD[1]), "client 'bob' must have real numbers as inputs, got dtype complex"),
         ((np.full((3, 4), np.nan), GOOD[1]), r"inputs must be finite, got NaN or infinity in row 3 \(client 'bob'\)"),
         ((np.full((3, 4), np.inf), GOOD[1]), r"inputs must be finite, got NaN or infinity in row 3 \(client 'bob'\)"),
-        ((np.array([["a"] * 4] * 3), GOOD[1]), "client 'bob' must have numbers as inputs"),
+        ((np.array([["a"] * 4] * 3), GOOD[1]), "client 'bob' must have real numbers as inputs"),
         ((np.ones((3, 4), int), GOOD[1]), "client 'bob' has inputs of dtype int64, but the test inputs have float32"),
     ],
 )
@@ -52,6 +56,18 @@ def test_offsets_that_do_not_fit():
     federation = Federation.build("good", {"ann": GOOD}, GOOD)
     with pytest.raises(InputError, match=r"1 ids need 2 offsets, got 3"):
         replace(federation, offsets=np.array([0, 1, 3]))
+    with pytest.raises(InputError, match=r"offsets must go from 0 to the number of examples, got 0 to 6 for 3 inputs"):
+        replace(federation, offsets=np.array([0, 6]))
+    with pytest.raises(InputError, match=r"for 2 inputs and 3 labels"):
+        replace(federation, inputs=federation.inputs[:2])
+    with pytest.raises(InputError, match=r"2 test inputs need as many labels, got 3"):
+        replace(federation, test_inputs=federation.test_inputs[:2])
+
+
+def npy():
+    buffer = io.BytesIO()
+    np.save(buffer, GOOD[0])
+    return buffer.getvalue()
 
 
 def test_a_folder_that_does_not_fit(tmp_path):
@@ -64,9 +80,10 @@ def test_a_folder_that_does_not_fit(tmp_path):
     np.savez(tmp_path / "clients" / "ann.npz", inputs=GOOD[0], labels=GOOD[1])
     with pytest.raises(InputError, match=r"missing file .*test.npz"):
         datasets.load("folder", path=tmp_path)
-    (tmp_path / "test.npz").write_bytes(b"not an archive")
-    with pytest.raises(InputError, match=r"test.npz cannot be read as npz"):
-        datasets.load("folder", path=tmp_path)
+    for content in (b"not an archive", b"", npy()):
+        (tmp_path / "test.npz").write_bytes(content)
+        with pytest.raises(InputError, match=r"test.npz cannot be read as npz"):
+            datasets.load("folder", path=tmp_path)
 
 
 def test_a_pickle_in_a_folder_is_never_loaded(tmp_path):
@@ -124,3 +141,60 @@ def test_a_model_that_cannot_read_the_inputs_is_refused_before_training(federati
 def test_a_model_that_is_none_is_refused():
     with pytest.raises(InputError, match=r"must be a torch.nn.Module, got dict"):
         models.build(Choice(name="tests.unit.test_bad_data:nothing"), (3,), 2, seed=0)
+
+
+class Grumpy(nn.Module):
+    def __init__(self, input_shape, num_labels, mood="init"):  # noqa: ARG002 (as every model)
+        super().__init__()
+        self.mood = mood
+        if mood == "init":
+            raise KeyError("no")
+
+    def forward(self, inputs):
+        return {"tuple": (inputs,), "none": None, "raise": {}.get("x").y if self.mood == "raise" else 0}[self.mood]
+
+
+@pytest.mark.parametrize(
+    ("mood", "message"),
+    [
+        ("init", "raised KeyError: 'no'"),
+        ("raise", "the model cannot read an input of shape .*: AttributeError"),
+        ("tuple", "must give a tensor of floating-point scores, got tuple"),
+        ("none", "must give a tensor of floating-point scores, got NoneType"),
+    ],
+)
+def test_a_model_that_does_something_else_is_refused(mood, message, federation, grouping, store):
+    model = Choice(name="tests.unit.test_bad_data:Grumpy", options={"mood": mood})
+    with pytest.raises(InputError, match=message):
+        train(federation, grouping, Recipe(model=model), store=store)
+
+
+@pytest.mark.parametrize("text", ["def f(:", "1 / 0", "import nothing_at_all", "x = '\0'"])
+def test_a_module_that_does_not_import_is_refused(text, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "broken_module.py").write_text(text)
+    with pytest.raises(InputError, match=r"cannot import module 'broken_module' \(\w+Error"):
+        datasets.load("broken_module:f")
+
+
+def hinted(number: "NoSuchType" = 3):  # noqa: F821
+    return number
+
+
+def raising():
+    raise RuntimeError("bad day")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tests.unit.test_bad_data:raising", "raised RuntimeError: bad day"),
+        ("tests.unit.test_bad_data:hinted", "must return a flcert.Federation, got int"),
+        ("os:getcwd", "must return a flcert.Federation, got str"),
+        (":f", "cannot import module ''"),
+        (":", "cannot import module ''"),
+    ],
+)
+def test_a_function_that_does_something_else_is_refused(name, message):
+    with pytest.raises(InputError, match=message):
+        datasets.load(name)

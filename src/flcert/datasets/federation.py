@@ -13,7 +13,7 @@ from flcert.errors import InputError
 
 Examples = tuple[NDArray[np.generic], NDArray[np.int64]]
 
-_ARRAYS = ("inputs", "labels", "offsets", "test_inputs", "test_labels")
+_ARRAYS = ("inputs", "labels", "offsets", "test_inputs", "test_labels", "root_inputs", "root_labels")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Federation:
         test_inputs: inputs to predict and certify.
         test_labels: their true labels.
         num_labels: L.
+        root_inputs: clean examples that the server itself holds (for FLTrust); may be none.
+        root_labels: their labels.
     """
 
     name: str
@@ -39,13 +41,20 @@ class Federation:
     test_inputs: NDArray[np.generic]
     test_labels: NDArray[np.int64]
     num_labels: int
+    root_inputs: NDArray[np.generic]
+    root_labels: NDArray[np.int64]
 
     def __post_init__(self) -> None:
         _check(self)
 
     @classmethod
     def build(
-        cls, name: str, clients: Mapping[str, Examples], test: Examples, num_labels: int | None = None
+        cls,
+        name: str,
+        clients: Mapping[str, Examples],
+        test: Examples,
+        num_labels: int | None = None,
+        root: Examples | None = None,
     ) -> "Federation":
         """A federation from ``{user id: (inputs, labels)}`` and a test set ``(inputs, labels)``.
 
@@ -53,24 +62,31 @@ class Federation:
             name: what to call it in reports.
             clients: inputs and labels of each client.
             test: inputs and labels of the test set.
-            num_labels: L; by default one more than the largest label.
+            num_labels: L; by default one more than the largest label of the test set. It is never taken from what
+                clients hold: it is the width of every group's model.
+            root: clean inputs and labels that the server itself holds, for FLTrust; never a client's.
         """
         if not clients:
             raise InputError(f"data set {name!r} has no clients")
         for user, (inputs, labels) in clients.items():
             _check_examples(f"client {user!r}", inputs, labels, like=np.asarray(test[0]))
         _check_examples("the test set", *test, like=np.asarray(test[0]))
-        labels = np.concatenate([np.asarray(owned) for _, owned in clients.values()])
+        if root is not None:
+            _check_examples("the root set", *root, like=np.asarray(test[0]))
+        server = root or (np.asarray(test[0])[:0], np.asarray(test[1])[:0])
+        dtype = _input_dtype(np.asarray(test[0]))
         sizes = [len(owned) for _, owned in clients.values()]
         return cls(
             name=name,
             ids=tuple(clients),
-            inputs=_input_dtype(np.concatenate([np.asarray(inputs) for inputs, _ in clients.values()])),
-            labels=labels.astype(np.int64),
+            inputs=np.concatenate([np.asarray(inputs).astype(dtype) for inputs, _ in clients.values()]),
+            labels=np.concatenate([np.asarray(owned).astype(np.int64) for _, owned in clients.values()]),
             offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            test_inputs=_input_dtype(np.asarray(test[0])),
+            test_inputs=np.asarray(test[0]).astype(dtype),
             test_labels=np.asarray(test[1]).astype(np.int64),
-            num_labels=num_labels or max(2, int(labels.max()) + 1, int(np.max(test[1])) + 1),
+            num_labels=max(2, int(np.max(test[1])) + 1) if num_labels is None else num_labels,
+            root_inputs=np.asarray(server[0]).astype(dtype),
+            root_labels=np.asarray(server[1]).astype(np.int64),
         )
 
     @property
@@ -97,6 +113,10 @@ class Federation:
         """A digest of one client's data."""
         return digest_arrays(*self.client(position))
 
+    def root_digest(self) -> str:
+        """A digest of the server's root set."""
+        return digest_arrays(self.root_inputs, self.root_labels)
+
     def test_digest(self) -> str:
         """A digest of the test inputs."""
         return digest_arrays(self.test_inputs)
@@ -116,10 +136,18 @@ class Federation:
     def map(cls, directory: Path) -> "Federation":
         """What ``save`` wrote, mapped from disk instead of read into memory."""
         text = json.loads((directory / "federation.json").read_text())
-        arrays = {array: np.load(directory / f"{array}.npy", mmap_mode="r") for array in _ARRAYS}
+        arrays = {array: _mapped(directory / f"{array}.npy") for array in _ARRAYS}
         federation = object.__new__(cls)  # checked when it was saved
         federation.__dict__.update(arrays, name=text["name"], ids=tuple(text["ids"]), num_labels=text["num_labels"])
         return federation
+
+
+def _mapped(path: Path) -> NDArray[np.generic]:
+    try:
+        array: NDArray[np.generic] = np.load(path, mmap_mode="r")
+    except ValueError:  # an array without elements cannot be mapped
+        array = np.load(path)
+    return array
 
 
 def digest_arrays(*arrays: NDArray[np.generic], text: str = "") -> str:
@@ -131,9 +159,13 @@ def digest_arrays(*arrays: NDArray[np.generic], text: str = "") -> str:
     return state.hexdigest()
 
 
-def _input_dtype(inputs: NDArray[np.generic]) -> NDArray[np.generic]:
-    integers = np.issubdtype(inputs.dtype, np.integer) or inputs.dtype == np.bool_
-    return inputs.astype(np.int64 if integers else np.float32)
+def _input_dtype(inputs: NDArray[np.generic]) -> type[np.int64] | type[np.float32]:
+    """Tokens are int64, features float32."""
+    return np.int64 if _whole(inputs) else np.float32
+
+
+def _whole(inputs: NDArray[np.generic]) -> bool:
+    return np.issubdtype(inputs.dtype, np.integer) or inputs.dtype == np.bool_
 
 
 def _check_examples(
@@ -147,12 +179,14 @@ def _check_examples(
         raise InputError(f"{owner} has no examples")
     if x.shape[1:] != like.shape[1:]:
         raise InputError(f"{owner} has inputs of shape {x.shape[1:]}, but the test inputs have {like.shape[1:]}")
-    if not (np.issubdtype(x.dtype, np.number) or x.dtype == np.bool_):
-        raise InputError(f"{owner} must have numbers as inputs, got dtype {x.dtype}")
-    if np.issubdtype(x.dtype, np.integer) != np.issubdtype(like.dtype, np.integer):
+    if not (_whole(x) or np.issubdtype(x.dtype, np.floating)):
+        raise InputError(f"{owner} must have real numbers as inputs, got dtype {x.dtype}")
+    if _whole(x) != _whole(like):
         raise InputError(f"{owner} has inputs of dtype {x.dtype}, but the test inputs have {like.dtype}")
     if not np.issubdtype(y.dtype, np.integer):
         raise InputError(f"{owner} must have integer labels, got dtype {y.dtype}")
+    if int(y.min()) < 0 or int(y.max()) > 2**31:
+        raise InputError(f"{owner} must have labels in [0, 2**31], got {int(y.min())} to {int(y.max())}")
 
 
 def _check(federation: Federation) -> None:
@@ -161,17 +195,31 @@ def _check(federation: Federation) -> None:
         raise InputError(f"{len(federation.ids)} ids need {len(federation.ids) + 1} offsets, got {len(sizes) + 1}")
     if (sizes <= 0).any():
         raise InputError(f"client {federation.ids[int(np.argmin(sizes))]!r} has no examples")
+    if federation.offsets[0] != 0 or not federation.offsets[-1] == len(federation.inputs) == len(federation.labels):
+        raise InputError(
+            f"offsets must go from 0 to the number of examples, got {federation.offsets[0]} to "
+            f"{federation.offsets[-1]} for {len(federation.inputs)} inputs and {len(federation.labels)} labels"
+        )
     if len(federation.test_labels) == 0:
         raise InputError("the test set has no examples")
-    for what, labels in (("labels", federation.labels), ("test_labels", federation.test_labels)):
+    if len(federation.test_inputs) != len(federation.test_labels):
+        inputs, labels = len(federation.test_inputs), len(federation.test_labels)
+        raise InputError(f"{inputs} test inputs need as many labels, got {labels}")
+    if federation.num_labels < 2:
+        raise InputError(f"num_labels must be at least 2, got {federation.num_labels}")
+    for what in ("labels", "test_labels", "root_labels"):
+        labels = getattr(federation, what)
         outside = (labels < 0) | (labels >= federation.num_labels)
         if outside.any():
-            raise InputError(f"{what} must be in [0, {federation.num_labels - 1}], got {labels[outside][0]}")
-    for what, inputs in (("inputs", federation.inputs), ("test_inputs", federation.test_inputs)):
+            row = int(np.flatnonzero(outside)[0])
+            whose = f" from {_owner(federation, row)}" if what == "labels" else ""
+            raise InputError(f"{what} must be in [0, {federation.num_labels - 1}], got {labels[row]}{whose}")
+    for what, owner in (("inputs", ""), ("test_inputs", "the test set"), ("root_inputs", "the root set")):
+        inputs = getattr(federation, what)
         if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
             row = int(np.argwhere(~np.isfinite(inputs))[0][0])
-            owner = _owner(federation, row) if what == "inputs" else "the test set"
-            raise InputError(f"{what} must be finite, got NaN or infinity in row {row} ({owner})")
+            whose = owner or _owner(federation, row)
+            raise InputError(f"{what} must be finite, got NaN or infinity in row {row} ({whose})")
 
 
 def _owner(federation: Federation, row: int) -> str:

@@ -16,7 +16,7 @@ def folder(path: Path, num_labels: int | None = None) -> Federation:
 
     Args:
         path: the folder.
-        num_labels: L; by default one more than the largest label.
+        num_labels: L; by default one more than the largest label of the test set.
     """
     files = sorted((path / "clients").glob("*.npz"))
     if not files:
@@ -27,11 +27,14 @@ def folder(path: Path, num_labels: int | None = None) -> Federation:
 
 def _examples(file: Path) -> Examples:
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        arrays = np.load(file, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise ValueError("it holds one array without a name")
+        with arrays:
             return arrays["inputs"], arrays["labels"]
     except FileNotFoundError:
         raise InputError(f"missing file {file}") from None
     except KeyError:
         raise InputError(f"{file} must hold the arrays 'inputs' and 'labels'") from None
-    except (OSError, ValueError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, MemoryError, BadZipFile) as error:
         raise InputError(f"{file} cannot be read as npz: {error}") from None

@@ -34,7 +34,7 @@ class Engine(Protocol):
     def workers(self) -> int:
         """How many tasks run at once."""
 
-    def pool(self, federation: Federation, workers: int) -> AbstractContextManager[Pool]:
+    def pool(self, federation: Federation) -> AbstractContextManager[Pool]:
         """Start workers and hand them the federation, once."""
 
 
@@ -68,8 +68,9 @@ class Workers:
     ) -> Iterator[tuple[int, Result | Failure]]:
         """Run ``function(federation, task)`` for every task and yield (position, result or failure), in any order.
 
-        A task that raises is a failure. When a worker dies, the tasks in flight are run again, one at a time in a
-        worker of their own, so that a task that kills its worker is found out and no other is blamed for it.
+        A task that raises, and all tasks in flight when a worker dies, are run again one at a time with nothing beside
+        them. So a task that kills its worker is found out and no other is blamed for it, and one that ran out of
+        memory beside a large neighbour gets another chance. What fails alone too is a failure.
 
         Args:
             function: a function of a module, so that other processes can import it.
@@ -87,40 +88,53 @@ class Workers:
         tasks: Sequence[Callable[[], Task]],
         waiting: deque[int],
     ) -> Generator[tuple[int, Result | Failure], None, list[int]]:
-        """Work through ``waiting`` until it is empty or a worker dies; returns the tasks then in flight."""
+        """Work through ``waiting`` until it is empty or a worker dies; returns the tasks without a result."""
         in_flight: dict[Future[Result], int] = {}
         suspects: list[int] = []
-        while in_flight or (waiting and not suspects):
-            while waiting and not suspects and len(in_flight) < self.engine.workers:
+        broken = False
+        while in_flight or (waiting and not broken):
+            while waiting and not broken and len(in_flight) < self.engine.workers:
                 position = waiting.popleft()
                 try:
                     in_flight[self._started().submit(function, tasks[position]())] = position
                 except BrokenExecutor:
                     suspects.append(position)
+                    broken = True
             for future in wait(in_flight, return_when=FIRST_COMPLETED).done:
                 position = in_flight.pop(future)
-                if isinstance(future.exception(), BrokenExecutor):
+                if future.exception() is None:
+                    yield position, future.result()
+                else:
                     suspects.append(position)
-                    continue
-                outcome: Result | Failure = _outcome(future)
-                yield position, outcome
-        if suspects:
+                    broken = broken or isinstance(future.exception(), BrokenExecutor)
+        if broken:
             self._stop()
         return sorted(suspects)
 
     def _alone(self, function: Callable[[Federation, Task], Result], task: Callable[[], Task]) -> Result | Failure:
+        """Run one task while the workers have nothing else to do."""
         for _ in range(ATTEMPTS_ALONE):
-            with self.engine.pool(self.federation, 1) as pool:
-                if isinstance(pool.submit(_nothing, None).exception(), BrokenExecutor):
-                    raise RunError(CANNOT_START)
-                future = pool.submit(function, task())
-                if not isinstance(future.exception(), BrokenExecutor):
-                    return _outcome(future)
+            if self._attempt(_nothing, None) is None:
+                raise RunError(CANNOT_START)
+            future = self._attempt(function, task())
+            if future is not None:
+                return _outcome(future)
         return Failure(f"its worker process died {ATTEMPTS_ALONE + 1} times")
+
+    def _attempt(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result] | None":
+        """The future of a task that came to an end, or None if its worker died."""
+        try:
+            future = self._started().submit(function, task)
+            died = isinstance(future.exception(), BrokenExecutor)
+        except BrokenExecutor:
+            died = True
+        if died:
+            self._stop()
+        return None if died else future
 
     def _started(self) -> Pool:
         if self._pool is None:
-            self._pool = self._open.enter_context(self.engine.pool(self.federation, self.engine.workers))
+            self._pool = self._open.enter_context(self.engine.pool(self.federation))
         return self._pool
 
     def _stop(self) -> None:

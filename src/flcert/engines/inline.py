@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flcert.datasets import Federation
 from flcert.engines.base import Pool, Result, Task
-from flcert.engines.isolation import one_thread, own_generators
+from flcert.isolation import one_thread, own_generators
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Inline:
     workers: int = 1
 
     @contextmanager
-    def pool(self, federation: Federation, workers: int) -> Iterator[Pool]:  # noqa: ARG002 (as in Engine)
+    def pool(self, federation: Federation) -> Iterator[Pool]:
         """This process."""
         yield _InlinePool(federation)
 

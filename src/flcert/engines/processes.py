@@ -30,13 +30,13 @@ class Processes:
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     @contextmanager
-    def pool(self, federation: Federation, workers: int) -> Iterator[Pool]:
+    def pool(self, federation: Federation) -> Iterator[Pool]:
         """Start processes that map the federation; an exception in the body stops them at once."""
         context = multiprocessing.get_context("spawn")
         with tempfile.TemporaryDirectory(prefix="flcert-") as directory:
             _save(federation, Path(directory))
             watched, lifeline = context.Pipe(duplex=False)
-            executor = ProcessPoolExecutor(workers, context, _start_worker, (directory, watched))
+            executor = ProcessPoolExecutor(self.workers, context, _start_worker, (directory, watched))
             try:
                 yield _ProcessPool(executor)
                 executor.shutdown()

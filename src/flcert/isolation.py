@@ -1,4 +1,4 @@
-"""What must not leak between a task and the process that it runs in."""
+"""What must not leak between a task and the process that it runs in: threads and process-wide generators."""
 
 import random
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+
+from flcert.seeding import derive
 
 
 @contextmanager
@@ -29,3 +31,10 @@ def own_generators() -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
+
+
+def seed_everything(seed: int) -> None:
+    """Start the process-wide generators afresh, for users' code that draws from them."""
+    torch.manual_seed(derive(seed, "torch"))
+    random.seed(derive(seed, "python"))
+    np.random.seed(derive(seed, "numpy") % 2**32)  # noqa: NPY002 (for users' code)
