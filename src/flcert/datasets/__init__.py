@@ -4,14 +4,24 @@ from collections.abc import Callable
 from typing import Any
 
 from flcert import registry
+from flcert.datasets.cifar10 import cifar10
+from flcert.datasets.dialogue import chitchat, reddit
 from flcert.datasets.digits import digits
 from flcert.datasets.federation import Federation
 from flcert.datasets.folder import folder
+from flcert.datasets.har import har
+from flcert.datasets.mnist import fashion_mnist, mnist
 from flcert.errors import InputError
 
 DATASETS: dict[str, Callable[..., Federation]] = {
     "digits": digits,
     "folder": folder,
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "har": har,
+    "chitchat": chitchat,
+    "reddit": reddit,
 }
 
 __all__ = ["DATASETS", "Federation", "load"]

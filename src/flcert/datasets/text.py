@@ -1,0 +1,182 @@
+"""Next-word prediction: from (user, text) pairs to a federation, in flat arrays.
+
+A user's arrays depend on that user's own texts and on the public vocabulary, and on nothing else.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert.datasets.federation import Federation
+from flcert.datasets.words import UNKNOWN, split
+from flcert.errors import InputError, check_range
+from flcert.seeding import stream
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How texts become examples.
+
+    Args:
+        num_clients: n, the first users by id that have enough examples; None for all of them.
+        context: how many words before a position are its input.
+        min_examples: users with fewer examples are left out.
+        max_examples: a user's later examples are left out, those of the test set included; None keeps all.
+        test_share: of each user's examples, the last part that goes to the test set.
+        num_test: test examples, a random choice; None for all.
+        seed: of the choice.
+    """
+
+    num_clients: int | None
+    context: int
+    min_examples: int
+    max_examples: int | None
+    test_share: float
+    num_test: int | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_range("context", self.context, 1, 1000)
+        check_range("min_examples", self.min_examples, 2, self.max_examples or 2**31, "max_examples")
+        if not 0 < self.test_share < 1:
+            raise InputError(f"test_share must be between 0 and 1, got {self.test_share}")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Texts as word indices, one after the other, in order of user id and then of appearance.
+
+    Args:
+        users: their ids, ascending.
+        words: the index of each word of all texts.
+        starts: for each word, the position of the first word of its text.
+        owners: for each word, the position of its user.
+    """
+
+    users: list[str]
+    words: NDArray[np.int32]
+    starts: Indices
+    owners: NDArray[np.int32]
+
+
+def next_words(
+    name: str, texts: Iterable[tuple[str, str]], vocabulary: Mapping[str, int], options: TextOptions
+) -> Federation:
+    """The federation of these users: an example is the words before a position of a text, and the word there.
+
+    Args:
+        name: what to call it.
+        texts: user and text, in any order; a user's texts keep theirs.
+        vocabulary: word to index, from 1.
+        options: see there.
+    """
+    corpus = read_corpus(texts, vocabulary, options.max_examples)
+    ids, train, test = _split(corpus, options)
+    labels = corpus.words.astype(np.int64)
+    sizes = np.bincount(corpus.owners[train], minlength=len(corpus.users))
+    if options.num_test is not None:
+        check_range("num_test", options.num_test, 1, len(test), "number of test examples")
+        test = np.sort(stream(options.seed, "data", "num_test").permutation(test)[: options.num_test])
+    return Federation(
+        name=name,
+        ids=ids,
+        inputs=contexts(corpus, train, options.context),
+        labels=labels[train],
+        offsets=np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64),
+        test_inputs=contexts(corpus, test, options.context),
+        test_labels=labels[test],
+        num_labels=len(vocabulary) + 1,
+        root_inputs=np.zeros((0, options.context), dtype=np.int64),
+        root_labels=np.zeros(0, dtype=np.int64),
+    )
+
+
+def read_corpus(
+    texts: Iterable[tuple[str, str]], vocabulary: Mapping[str, int], max_examples: int | None = None
+) -> Corpus:
+    """All texts as indices; what a user writes after ``max_examples`` examples is not kept."""
+    numbers: dict[str, int] = {}
+    examples, words, lengths, writers = array("q"), array("i"), array("i"), array("i")
+    limit = max_examples or 2**62
+    for user, text in texts:
+        number = numbers.setdefault(user, len(numbers))
+        if number == len(examples):
+            examples.append(0)
+        if examples[number] >= limit:
+            continue
+        indices = [vocabulary.get(word, UNKNOWN) for word in split(text)]
+        if len(indices) > 1:
+            examples[number] += len(indices) - 1 - indices[1:].count(UNKNOWN)
+            words.extend(indices)
+            lengths.append(len(indices))
+            writers.append(number)
+    return _in_order(numbers, np.array(words, np.int32), np.array(lengths, np.int64), np.array(writers, np.int32))
+
+
+def _in_order(
+    numbers: Mapping[str, int], words: NDArray[np.int32], lengths: Indices, writers: NDArray[np.int32]
+) -> Corpus:
+    """The corpus in order of user id, from texts in order of appearance."""
+    users = sorted(numbers)
+    rank = np.empty(len(users), dtype=np.int32)
+    rank[[numbers[user] for user in users]] = np.arange(len(users), dtype=np.int32)
+    order = np.argsort(rank[writers], kind="stable")
+    ends = np.cumsum(lengths)
+    sorted_lengths = lengths[order]
+    sorted_starts = np.cumsum(sorted_lengths) - sorted_lengths
+    moved = np.repeat((ends - lengths)[order] - sorted_starts, sorted_lengths)
+    moved += np.arange(len(words))
+    return Corpus(
+        users,
+        words[moved],
+        np.repeat(sorted_starts, sorted_lengths),
+        np.repeat(rank[writers][order], sorted_lengths),
+    )
+
+
+def contexts(corpus: Corpus, positions: Indices, context: int) -> Indices:
+    """For each position the ``context`` words before it in its own text, padded on the left with 0."""
+    inputs = np.zeros((len(positions), context), dtype=np.int64)
+    starts = corpus.starts[positions]
+    for back in range(1, context + 1):
+        before = positions - back
+        inside = before >= starts
+        inputs[inside, context - back] = corpus.words[before[inside]]
+    return inputs
+
+
+def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indices, Indices]:
+    """The chosen users, and the positions of their training and test examples.
+
+    A position is an example if it is not the first of its text and its word is in the vocabulary.
+    """
+    positions = np.flatnonzero((corpus.words != UNKNOWN) & (corpus.starts < np.arange(len(corpus.words))))
+    owners = corpus.owners[positions]
+    sizes = np.bincount(owners, minlength=len(corpus.users))
+    rank = np.arange(len(positions)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # of an example at its user
+    sizes = np.minimum(sizes, options.max_examples or len(positions))
+    held_out = np.ceil(sizes * options.test_share).astype(np.int64)
+    chosen = _chosen_users(sizes - held_out >= 1, sizes, options)
+    kept = chosen[owners] & (rank < sizes[owners])
+    training = rank < (sizes - held_out)[owners]
+    ids = tuple(corpus.users[position] for position in np.flatnonzero(chosen))
+    return ids, positions[kept & training], positions[kept & ~training]
+
+
+def _chosen_users(trainable: NDArray[np.bool_], sizes: Indices, options: TextOptions) -> NDArray[np.bool_]:
+    """Who takes part: the first ``num_clients`` users, by id, of those with enough examples."""
+    enough = trainable & (sizes >= options.min_examples)
+    what = f"number of users with min_examples={options.min_examples} examples"
+    if options.num_clients is None and not enough.any():
+        raise InputError(
+            f"no user has min_examples={options.min_examples} examples; the largest has {sizes.max(initial=0)}"
+        )
+    if options.num_clients is not None:
+        check_range("num_clients", options.num_clients, 1, int(enough.sum()), what)
+        enough[np.flatnonzero(enough)[options.num_clients :]] = False
+    return enough
