@@ -7,13 +7,33 @@ from torch import nn
 from torch.nn import functional
 
 from flcert import aggregators, datasets, engines, models
+from flcert.aggregators import Round
 from flcert.datasets import Federation
 from flcert.errors import InputError
 from flcert.registry import Choice, build
+from flcert.training import Recipe
+from flcert.training.group import GroupTask, train_group
+from tests import tinydata
 
-DATA_OPTIONS = {"digits": {"num_clients": 7}, "folder": {"path": "written by a fixture"}}
-MODEL_SHAPES = {"mlp": (8, 8), "cnn": (28, 28)}
-PARAMETERS = {"mlp": 64 * 64 + 64 + 64 * 10 + 10, "cnn": 139_960}
+IMAGES = {"num_clients": 10, "num_root": 5, "check": False}
+TEXT = {"num_words": 9, "context": 4, "num_test": 3}
+DATA_OPTIONS = {  # a fixture writes the files and adds where they are
+    "digits": {"num_clients": 7},
+    "folder": {},
+    "mnist": IMAGES,
+    "fashion-mnist": IMAGES,
+    "cifar10": IMAGES,
+    "har": {"num_root": 5, "check": False},
+    "chitchat": {**TEXT, "check": False},
+    "reddit": TEXT,
+}
+MODEL_SHAPES = {"cnn": (28, 28), "lstm": (6,), "mlp": (8, 8), "resnet20": (3, 32, 32)}
+PARAMETERS = {
+    "cnn": 139_960,
+    "lstm": 2 * 4 * (200 * 200 * 2 + 200 * 2) + 10 * 200 + 10,  # with 10 words
+    "mlp": 64 * 64 + 64 + 64 * 10 + 10,
+    "resnet20": 269_722,
+}
 
 FAMILIES = [
     *(("aggregator", aggregators.AGGREGATORS, name, {}) for name in aggregators.AGGREGATORS),
@@ -32,9 +52,21 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    return tinydata.write_all(tmp_path_factory.mktemp("data"))
+
+
 @pytest.fixture
-def options(folder):
-    return {**DATA_OPTIONS, "folder": {"path": folder}}
+def options(folder, files):
+    text = {"vocabulary": files / "words.txt"}
+    places = {
+        "folder": {"path": folder},
+        **{name: {"data_dir": files} for name in ("mnist", "fashion-mnist", "cifar10", "har")},
+        "chitchat": {**text, "data_dir": files},
+        "reddit": {**text, "path": files / "texts.jsonl"},
+    }
+    return {name: {**chosen, **places.get(name, {})} for name, chosen in DATA_OPTIONS.items()}
 
 
 @pytest.mark.parametrize(("family", "entries", "name", "context"), FAMILIES, ids=lambda value: str(value)[:20])
@@ -61,21 +93,27 @@ def test_a_data_set_survives_being_mapped_from_disk(name, options, tmp_path):
     assert isinstance(mapped.inputs, np.memmap)
 
 
+def batch_for(name, size):
+    """Inputs of the kind that the model reads: tokens below 10 for text, numbers in [0, 1) for the others."""
+    shape = (size, *MODEL_SHAPES[name])
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(10, shape, generator=generator) if name == "lstm" else torch.rand(shape, generator=generator)
+
+
 @pytest.mark.parametrize("name", models.MODELS)
 def test_a_model_has_its_parameters_and_gives_one_score_a_label(name):
     model = models.build(Choice(name=name), MODEL_SHAPES[name], 10, seed=0)
     assert sum(parameter.numel() for parameter in model.parameters()) == PARAMETERS[name]
-    models.check_output(model, torch.zeros(MODEL_SHAPES[name]), 10)
-    assert model(torch.zeros(3, *MODEL_SHAPES[name])).shape == (3, 10)
+    models.check_output(model, batch_for(name, 1)[0], 10)
+    assert model(batch_for(name, 3)).shape == (3, 10)
 
 
 @pytest.mark.parametrize("name", models.MODELS)
 def test_a_model_starts_from_its_seed_alone(name):
     def start(seed):
         torch.rand(seed + 1)  # what was drawn before must not matter
-        return torch.cat(
-            [p.reshape(-1) for p in models.build(Choice(name=name), MODEL_SHAPES[name], 10, seed).parameters()]
-        )
+        model = models.build(Choice(name=name), MODEL_SHAPES[name], 10, seed)
+        return torch.cat([parameter.reshape(-1) for parameter in model.parameters()])
 
     assert torch.equal(start(1), start(1))
     assert not torch.equal(start(1), start(2))
@@ -84,32 +122,67 @@ def test_a_model_starts_from_its_seed_alone(name):
 @pytest.mark.parametrize("name", models.MODELS)
 def test_a_model_s_score_of_an_input_does_not_depend_on_the_rest_of_the_batch(name):
     model = models.build(Choice(name=name), MODEL_SHAPES[name], 10, seed=0).eval()
-    batch = torch.rand(6, *MODEL_SHAPES[name], generator=torch.Generator().manual_seed(0))
-    poisoned = batch.clone()
-    poisoned[1:] = float("nan")
-    assert torch.equal(model(batch)[0], model(poisoned)[0])
+    batch = batch_for(name, 6)
+    changed = batch.clone()
+    changed[1:] = 0 if name == "lstm" else float("nan")
+    assert torch.equal(model(batch)[0], model(changed)[0])
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_a_model_trains_to_the_same_bytes_and_to_a_lower_loss(name):
+    rng = np.random.default_rng(0)
+    inputs, labels = batch_for(name, 40).numpy(), rng.integers(0, 10, 40)
+    federation = Federation.build(
+        "random",
+        {"ann": (inputs[:15], labels[:15]), "bob": (inputs[15:], labels[15:])},
+        (inputs[:2], labels[:2]),
+        num_labels=10,
+    )
+    recipe = Recipe(model=Choice(name=name), rounds=6, local_steps=4, learning_rate=0.1, batch_size=10, seed=3)
+    first, second = (train_group(federation, GroupTask((0, 1), recipe)) for _ in range(2))
+    assert all(np.array_equal(first[6][key], second[6][key]) for key in first[6])
+    model = models.build(recipe.model, federation.input_shape, 10, seed=3)  # batch statistics settle slowly: no eval()
+
+    def loss():
+        torch.manual_seed(0)
+        with torch.no_grad():
+            return float(functional.cross_entropy(model(torch.tensor(inputs)), torch.tensor(labels)))
+
+    before = loss()
+    model.load_state_dict({key: torch.from_numpy(value) for key, value in first[6].items()})
+    assert loss() < before
+
+
+def test_statistics_of_batch_normalisation_travel_with_the_model():
+    inputs = batch_for("resnet20", 8).numpy()
+    labels = np.zeros(8, dtype=int)
+    federation = Federation.build("one", {"ann": (inputs, labels)}, (inputs, labels), num_labels=10)
+    arrays = train_group(federation, GroupTask((0,), Recipe(model=Choice(name="resnet20"), rounds=2)))[2]
+    assert not np.allclose(arrays["norm.running_mean"], 0)
+    assert arrays["norm.num_batches_tracked"] == 0  # integer buffers keep their initial value
 
 
 @pytest.mark.parametrize("name", aggregators.AGGREGATORS)
 def test_an_aggregator_is_a_pure_function_of_updates_and_sizes(name):
     rule = aggregators.build(Choice(name=name))
-    updates, sizes = torch.rand(5, 40, generator=torch.Generator().manual_seed(0)), torch.tensor([1, 2, 3, 4, 5])
+    updates = torch.rand(5, 40, generator=torch.Generator().manual_seed(0))
+    given = Round(updates, torch.tensor([1, 2, 3, 4, 5]), num_parameters=36, server=updates[0])
     before = updates.clone()
-    first, second = rule(updates, sizes), rule(updates, sizes)
+    first, second = rule(given), rule(given)
     assert torch.equal(first, second)
     assert torch.equal(updates, before)
-    assert first.shape == (40,)
-    assert torch.allclose(rule(updates[:1], sizes[:1]), updates[0])
+    assert (first.shape, first.dtype) == ((40,), torch.float32)
+    torch.testing.assert_close(rule(Round(updates[:1], torch.tensor([3]), 36, updates[0])), updates[0])
 
 
 def test_fedavg_is_the_mean_weighted_by_size():
     rule = aggregators.build(Choice(name="fedavg"))
-    assert rule(torch.tensor([[0.0, 4.0], [4.0, 0.0]]), torch.tensor([1, 3])).tolist() == [3.0, 1.0]
+    assert rule(Round(torch.tensor([[0.0, 4.0], [4.0, 0.0]]), torch.tensor([1, 3]), 2)).tolist() == [3.0, 1.0]
 
 
 def test_fedavg_passes_on_what_is_not_a_number():
     rule = aggregators.build(Choice(name="fedavg"))
-    assert torch.isnan(rule(torch.tensor([[float("nan")], [1.0]]), torch.tensor([1, 1]))).all()
+    assert torch.isnan(rule(Round(torch.tensor([[float("nan")], [1.0]]), torch.tensor([1, 1]), 1))).all()
 
 
 @pytest.mark.parametrize("name", engines.ENGINES)

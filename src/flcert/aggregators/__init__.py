@@ -2,17 +2,36 @@
 
 from flcert import registry
 from flcert.aggregators.fedavg import fedavg
-from flcert.aggregators.protocol import Aggregator
+from flcert.aggregators.fltrust import fltrust
+from flcert.aggregators.krum import krum
+from flcert.aggregators.median import median
+from flcert.aggregators.protocol import Aggregator, Round
+from flcert.aggregators.trimmed_mean import trimmed_mean
 from flcert.registry import Choice
 
 AGGREGATORS: dict[str, registry.Factory] = {
     "fedavg": fedavg,
+    "fltrust": fltrust,
+    "krum": krum,
+    "median": median,
+    "trimmed-mean": trimmed_mean,
 }
 
-__all__ = ["AGGREGATORS", "Aggregator", "build"]
+__all__ = ["AGGREGATORS", "Aggregator", "Round", "build", "substitute", "uses_root"]
 
 
 def build(choice: Choice) -> Aggregator:
     """The aggregator of this name, or what a user's ``package.module:factory`` returns."""
     aggregator: Aggregator = registry.build("aggregator", AGGREGATORS, choice)
     return aggregator
+
+
+def uses_root(aggregator: Aggregator) -> bool:
+    """Whether the rule wants to know what the server's own model moved by on its root set."""
+    return bool(getattr(aggregator, "uses_root", False))
+
+
+def substitute(aggregator: Aggregator, num_updates: int) -> str | None:
+    """The name of the rule that acts in this one's place when a round has so few updates; None if none does."""
+    named = getattr(aggregator, "substitute", None)
+    return named(num_updates) if named else None

@@ -2,14 +2,14 @@
 
 from torch import Tensor
 
-from flcert.aggregators.protocol import Aggregator
+from flcert.aggregators.protocol import Aggregator, Round
 
 
 def fedavg() -> Aggregator:
-    """The rule, which has no options."""
+    """The rule, which has no options. An update that is not finite ruins the group's model, and only that."""
     return _weighted_mean
 
 
-def _weighted_mean(updates: Tensor, sizes: Tensor) -> Tensor:
-    weights = sizes.to(updates.dtype) / sizes.sum()
-    return weights @ updates
+def _weighted_mean(given: Round) -> Tensor:
+    weights = given.sizes.to(given.updates.dtype) / given.sizes.sum()
+    return weights @ given.updates

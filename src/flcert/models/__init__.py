@@ -5,14 +5,19 @@ from torch import nn
 
 from flcert import registry
 from flcert.errors import InputError
+from flcert.isolation import own_generators, seed_everything
 from flcert.models.cnn import CNN
+from flcert.models.lstm import LSTM
 from flcert.models.mlp import MLP
+from flcert.models.resnet20 import ResNet20
 from flcert.registry import Choice
 from flcert.seeding import derive
 
 MODELS: dict[str, registry.Factory] = {
     "cnn": CNN,
+    "lstm": LSTM,
     "mlp": MLP,
+    "resnet20": ResNet20,
 }
 
 __all__ = ["MODELS", "build", "check_output"]
@@ -20,8 +25,8 @@ __all__ = ["MODELS", "build", "check_output"]
 
 def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: int) -> nn.Module:
     """The model of this name (or a user's ``package.module:factory``), initialised from ``seed`` alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "initial model"))
+    with own_generators():
+        seed_everything(derive(seed, "initial model"))
         model = registry.build("model", MODELS, choice, input_shape=input_shape, num_labels=num_labels)
     if not isinstance(model, nn.Module):
         raise InputError(f"model {choice.name!r} must be a torch.nn.Module, got {type(model).__name__}")
@@ -34,8 +39,11 @@ def check_output(model: nn.Module, example: torch.Tensor, num_labels: int) -> No
     with torch.no_grad():
         try:
             scores = model(example[None])
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise InputError(f"the model cannot read an input of shape {tuple(example.shape)}: {error}") from None
+        except Exception as error:  # a user's code may raise anything
+            reason = f"{type(error).__name__}: {error}"
+            raise InputError(f"the model cannot read an input of shape {tuple(example.shape)}: {reason}") from None
+    if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
+        raise InputError(f"the model must give a tensor of floating-point scores, got {type(scores).__name__}")
     if tuple(scores.shape) != (1, num_labels):
         raise InputError(
             f"the model must give one score for each of the {num_labels} labels, "

@@ -1,0 +1,49 @@
+"""The paper's settings, one TOML file an experiment, and how they are scaled down."""
+
+import tomllib
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from flcert.errors import InputError, unknown_name
+
+FULL_SIZE = {"mnist": 60_000, "fashion-mnist": 60_000, "cifar10": 50_000}  # training examples
+USERS = {"har": 30, "chitchat": 1315, "reddit": 80_000}  # data sets whose users are the clients
+
+
+def names() -> list[str]:
+    """All presets."""
+    return sorted(file.stem for file in Path(__file__).parent.glob("*.toml"))
+
+
+def text(name: str) -> str:
+    """A preset as it is written."""
+    if name not in names():
+        raise unknown_name("preset", name, names())
+    return (Path(__file__).parent / f"{name}.toml").read_text()
+
+
+def values(name: str, scale: float = 1.0) -> dict[str, Any]:
+    """A preset's settings, scaled.
+
+    With scale s the clients, the groups and the training examples are multiplied by s, so that a client holds as much
+    as before and a group has as many clients; the rounds are multiplied by the square root of s. Where users are the
+    clients, a share s of them takes part. All are rounded, and are at least what makes sense.
+    """
+    if not 0 < scale <= 1:
+        raise InputError(f"scale must be in (0, 1], got {scale}")
+    settings = tomllib.loads(text(name))
+    return settings if scale == 1 else _scaled(settings, scale)
+
+
+def _scaled(settings: dict[str, Any], scale: float) -> dict[str, Any]:
+    data, options = settings["data"], settings["data"].setdefault("options", {})
+    if data["name"] in FULL_SIZE:
+        options["num_clients"] = max(10, round(options["num_clients"] * scale))
+        options["num_train"] = round(FULL_SIZE[data["name"]] * scale)
+    else:
+        options["num_clients"] = max(2, round(USERS[data["name"]] * scale))
+    groups = round(settings["grouping"]["num_groups"] * scale)
+    settings["grouping"]["num_groups"] = min(max(2, groups), options["num_clients"])
+    settings["recipe"]["rounds"] = max(1, round(settings["recipe"]["rounds"] * sqrt(scale)))
+    return settings

@@ -1,0 +1,74 @@
+"""The presets are the paper's settings, and scale down as documented."""
+
+import pytest
+
+from flcert import presets
+from flcert.config import load_config
+from flcert.errors import InputError
+
+# name: clients, groups, rounds, local steps, learning rate, batch size (the paper's "Parameter Settings")
+PAPER = {
+    "mnist-0.1": (1000, 500, 200, 5, 0.001, 32),
+    "mnist-0.5": (1000, 500, 200, 5, 0.001, 32),
+    "cifar10": (100, 20, 200, 40, 0.01, 64),
+    "har": (None, 15, 200, 5, 0.001, 32),
+    "reddit": (None, 500, 1000, 12, 20, 64),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_preset_has_the_paper_s_parameters(name):
+    config = load_config(preset=name)
+    recipe = config.recipe
+    assert PAPER[name] == (
+        config.data.options.get("num_clients"),
+        config.grouping.num_groups,
+        recipe.rounds,
+        recipe.local_steps,
+        recipe.learning_rate,
+        recipe.batch_size,
+    )
+    assert recipe.aggregator.name == "fedavg"
+    assert recipe.participation == (0.025 if name == "reddit" else 1)
+    assert recipe.reduction == ("mean" if name == "reddit" else "sum")
+
+
+def test_degrees_of_non_iid():
+    assert load_config(preset="mnist-0.1").data.options["degree"] == 0.1
+    assert load_config(preset="mnist-0.5").data.options["degree"] == 0.5
+    assert load_config(preset="cifar10").data.options["degree"] == 0.5
+
+
+@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("scale", [0.001, 0.1, 0.5])
+def test_every_preset_is_valid_at_every_scale(name, scale):
+    config = load_config(preset=name, scale=scale)
+    assert 2 <= config.grouping.num_groups <= config.data.options["num_clients"]
+
+
+def test_a_tenth_of_mnist():
+    config = load_config(preset="mnist-0.1", scale=0.1)
+    assert config.data.options == {"num_clients": 100, "degree": 0.1, "num_train": 6000}
+    assert (config.grouping.num_groups, config.recipe.rounds) == (50, 63)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"preset": "mnist"}, "unknown preset 'mnist'; did you mean 'mnist-0.5'"),
+        ({"preset": "har", "scale": 0}, r"scale must be in \(0, 1\], got 0"),
+        ({"preset": "har", "scale": 1.5}, r"scale must be in \(0, 1\], got 1.5"),
+        ({"scale": 0.5}, "scale goes with a preset, got 0.5 without one"),
+    ],
+)
+def test_a_preset_that_makes_no_sense_is_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        load_config(**arguments)
+
+
+def test_the_command_prints_what_run_reads(flcert, tmp_path):
+    text = flcert("presets", "show", "har").out
+    (tmp_path / "har.toml").write_text(text)
+    assert load_config(tmp_path / "har.toml") == load_config(preset="har")
+    assert flcert("presets", "list").out.count("\n") == len(presets.names())
+    assert flcert("presets", "show", "hat").code == 2
