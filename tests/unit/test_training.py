@@ -11,12 +11,14 @@ from torch.nn import functional
 from flcert import models, registry
 from flcert.datasets import Federation, load
 from flcert.engines import Processes
+from flcert.errors import InputError
 from flcert.grouping import hashed, sampled
 from flcert.registry import Choice
 from flcert.seeding import stream
 from flcert.training import Recipe, train
-from flcert.training.group import GroupTask, group_key, group_seed, recipe_sources, train_group
+from flcert.training.group import GroupTask, group_key, recipe_sources, train_group
 from flcert.training.rounds import participants
+from flcert.training.smoothing import Smoothing
 
 FEDERATION = load("digits", num_clients=30, num_test=60)
 
@@ -52,23 +54,23 @@ def test_training_is_fedavg_weighted_by_data_size(reduction):
         for size in (3, 20, 50)
     }
     federation = Federation.build("uneven", clients, (np.zeros((1, 8), np.float32), np.array([0])), num_labels=3)
-    recipe = Recipe(rounds=4, local_steps=3, learning_rate=0.05, batch_size=10, reduction=reduction)
-    trained = train_group(federation, GroupTask((0, 1, 2), recipe, seed=5))[4]
+    recipe = Recipe(rounds=4, local_steps=3, learning_rate=0.05, batch_size=10, reduction=reduction, seed=5)
+    trained = train_group(federation, GroupTask((0, 1, 2), recipe))[4]
     expected = naive_fedavg(federation, (0, 1, 2), recipe, seed=5)
     for name, value in expected.items():
         np.testing.assert_allclose(trained[name], value.numpy(), rtol=1e-4, atol=1e-6)
 
 
 def test_sum_and_mean_differ():
-    task = GroupTask((0, 1), Recipe(rounds=1), seed=0)
+    task = GroupTask((0, 1), Recipe(rounds=1))
     summed = replace(task, recipe=Recipe(rounds=1, reduction="sum"))
     mean, total = train_group(FEDERATION, task)[1], train_group(FEDERATION, summed)[1]
     assert not np.array_equal(mean["layers.1.weight"], total["layers.1.weight"])
 
 
 def test_the_first_rounds_of_a_long_training_are_the_whole_of_a_short_one():
-    long = train_group(FEDERATION, GroupTask((1, 4), Recipe(rounds=6, evaluate_at=(2, 4)), seed=0))
-    short = train_group(FEDERATION, GroupTask((1, 4), Recipe(rounds=4), seed=0))
+    long = train_group(FEDERATION, GroupTask((1, 4), Recipe(rounds=6, evaluate_at=(2, 4))))
+    short = train_group(FEDERATION, GroupTask((1, 4), Recipe(rounds=4)))
     assert sorted(long) == [2, 4, 6]
     for name, value in short[4].items():
         assert np.array_equal(long[4][name], value)
@@ -87,7 +89,7 @@ def test_training_learns():
     federation = load("digits", num_clients=20)
     recipe = Recipe(rounds=20)
     module = models.build(recipe.model, federation.input_shape, 10, seed=0)
-    arrays = train_group(federation, GroupTask(tuple(range(20)), recipe, seed=0))[20]
+    arrays = train_group(federation, GroupTask(tuple(range(20)), recipe))[20]
     module.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
     predicted = module(torch.from_numpy(federation.test_inputs)).argmax(1).numpy()
     assert (predicted == federation.test_labels).mean() > 0.9
@@ -103,8 +105,56 @@ def test_participation_picks_a_share_of_the_clients_at_least_one_and_others_each
 
 
 def test_seeds_are_shared_or_derived_for_each_group():
-    assert {group_seed(Recipe(seed=3), group) for group in range(5)} == {3}
-    assert len({group_seed(Recipe(seed=3, seeds="per-group"), group) for group in range(5)}) == 5
+    assert {Recipe(seed=3).of_group(group).seed for group in range(5)} == {3}
+    assert len({Recipe(seed=3, seeds="per-group").of_group(group).seed for group in range(5)}) == 5
+
+
+def test_groups_may_use_different_algorithms_and_seeds(store):
+    recipe = Recipe(rounds=1, variants=[{"aggregator": "median"}, {"seed": 9, "local_steps": 2}, {}])
+    used = [recipe.of_group(group) for group in range(6)]
+    assert [one.aggregator.name for one in used] == ["median", "fedavg", "fedavg"] * 2
+    assert [one.seed for one in used] == [0, 9, 0] * 2
+    grouping = hashed(FEDERATION.ids, 6)
+    ensemble = train(FEDERATION, grouping, recipe, store=store)
+    for group, keys in ensemble.model_keys().items():
+        alone = train_group(FEDERATION, GroupTask(tuple(grouping.members[group].tolist()), used[group]))[1]
+        assert all(np.array_equal(alone[name], value) for name, value in ensemble.load(keys).items())
+
+
+def test_dropout_is_seeded_for_each_client_and_round():
+    """One example and one step: nothing but dropout can tell clients and rounds apart."""
+
+    def trained(user, rounds=1, rate=0.5):
+        example = (np.ones((1, 8), np.float32), np.array([0]))
+        federation = Federation.build("one", {user: example}, example)
+        model = Choice(name="tests.unit.test_training:dropping", options={"rate": rate})
+        recipe = Recipe(model=model, rounds=rounds, local_steps=1, learning_rate=1e-3, evaluate_at=range(1, rounds + 1))
+        return train_group(federation, GroupTask((0,), recipe, recipe_sources(recipe)))
+
+    assert np.array_equal(trained("ann")[1]["1.weight"], trained("ann")[1]["1.weight"])
+    assert not np.array_equal(trained("ann")[1]["1.weight"], trained("bob")[1]["1.weight"])
+    assert np.array_equal(trained("ann", rate=0.0)[1]["1.weight"], trained("bob", rate=0.0)[1]["1.weight"])
+    start = models.build(Choice(name="tests.unit.test_training:dropping"), (8,), 2, seed=0).state_dict()["1.weight"]
+    rounds = trained("ann", rounds=2)
+    first, second = rounds[1]["1.weight"] - start.numpy(), rounds[2]["1.weight"] - rounds[1]["1.weight"]
+    assert not np.array_equal(first == 0, second == 0)  # other inputs were dropped
+
+
+def dropping(input_shape, num_labels, rate=0.5):
+    return torch.nn.Sequential(torch.nn.Dropout(rate), torch.nn.Linear(input_shape[0], num_labels))
+
+
+def test_sampled_groups_must_all_train_alike(store):
+    """Theorem 1 speaks of one model for each set of clients; a seed for each draw would make several."""
+    grouping = sampled(FEDERATION.ids, 5, 2)
+    for recipe in (Recipe(seeds="per-group"), Recipe(variants=[{"seed": 1}, {}])):
+        with pytest.raises(InputError, match="sampled groups must all train alike"):
+            train(FEDERATION, grouping, recipe, store=store)
+
+
+def test_a_grouping_of_other_clients_is_refused(store):
+    with pytest.raises(InputError, match="the grouping is of 3 clients, the data of 30"):
+        train(FEDERATION, hashed(FEDERATION.ids[:3], 2), Recipe(), store=store)
 
 
 def test_the_same_group_drawn_twice_is_trained_once(store):
@@ -117,7 +167,7 @@ def test_the_same_group_drawn_twice_is_trained_once(store):
 
 def keys_after(federation=FEDERATION, task=None, **recipe):
     changed = Recipe(rounds=3).model_copy(update=recipe)
-    task = task or GroupTask((0, 1), changed, seed=0, sources=recipe_sources(changed))
+    task = task or GroupTask((0, 1), changed, recipe_sources(changed))
     digests = {position: federation.client_digest(position) for position in task.members}
     return group_key(federation, task, digests, rounds=task.recipe.rounds)
 
@@ -127,9 +177,9 @@ def test_the_key_covers_whatever_the_model_depends_on(monkeypatch):
     inputs[0, 0] += 1
     changed = [
         keys_after(),
-        keys_after(task=GroupTask((0, 2), Recipe(rounds=3), seed=0)),
-        keys_after(task=GroupTask((1, 0), Recipe(rounds=3), seed=0)),
-        keys_after(task=GroupTask((0, 1), Recipe(rounds=3), seed=1)),
+        keys_after(task=GroupTask((0, 2), Recipe(rounds=3))),
+        keys_after(task=GroupTask((1, 0), Recipe(rounds=3))),
+        keys_after(task=GroupTask((0, 1), Recipe(rounds=3, seed=1))),
         keys_after(replace(FEDERATION, inputs=inputs)),
         keys_after(replace(FEDERATION, ids=("renamed", *FEDERATION.ids[1:]))),
         keys_after(replace(FEDERATION, num_labels=11)),
@@ -139,19 +189,22 @@ def test_the_key_covers_whatever_the_model_depends_on(monkeypatch):
         keys_after(batch_size=8),
         keys_after(reduction="sum"),
         keys_after(participation=0.5),
+        keys_after(smoothing=Smoothing()),
         keys_after(model=Choice(name="mlp", options={"hidden": [8]})),
         keys_after(aggregator=Choice(name="tests.saboteur:aggregator")),
     ]
     monkeypatch.setattr("flcert.training.group.TRAINING_VERSION", 0)
     changed.append(keys_after())
-    monkeypatch.setattr(torch, "__version__", "0")
-    changed.append(keys_after())
+    for library in (torch, np):
+        monkeypatch.setattr(library, "__version__", "0")
+        changed.append(keys_after())
     assert len(set(changed)) == len(changed)
     assert keys_after(evaluate_at=(1,)) == keys_after()
 
 
 NET = """
 from flcert.models.mlp import MLP
+from helping import *
 
 def net(input_shape, num_labels):
     return MLP(input_shape, num_labels, ({},))
@@ -163,7 +216,9 @@ def test_an_edited_module_of_the_user_s_own_is_not_confused_with_its_older_text(
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     recipe = Recipe(rounds=1, model=Choice(name="users_net:net"))
     for width in (8, 9):
-        (tmp_path / "users_net.py").write_text(NET.format(width))
+        (tmp_path / "users_net.py").write_text(NET.format("WIDTH"))
+        (tmp_path / "helping.py").write_text(f"WIDTH = {width}")  # what the module imports counts too
+        monkeypatch.delitem(sys.modules, "helping", raising=False)
         monkeypatch.setattr(registry, "_digests", {})  # as in a process that starts now
         monkeypatch.delitem(sys.modules, "users_net", raising=False)
         ensemble = train(FEDERATION, hashed(FEDERATION.ids, 2), recipe, store=store)
@@ -174,6 +229,7 @@ def test_an_edited_module_of_the_user_s_own_is_not_confused_with_its_older_text(
 
 def test_a_worker_that_would_import_another_text_refuses(tmp_path, monkeypatch, store):
     monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "helping.py").write_text("WIDTH = 3")
     (tmp_path / "late_net.py").write_text(NET.format(8))
     recipe = Recipe(rounds=1, model=Choice(name="late_net:net"))
     models.build(recipe.model, FEDERATION.input_shape, 10, seed=0)
@@ -190,6 +246,6 @@ def test_votes_of_the_ensemble_are_those_of_its_models(federation, grouping, rec
         if keys is None:
             assert set(votes[group]) == {-1}
             continue
-        module = ensemble.new_module().eval()
+        module = ensemble.new_module(group).eval()
         module.load_state_dict({name: torch.from_numpy(array) for name, array in ensemble.load(keys[3]).items()})
         assert np.array_equal(votes[group], module(torch.from_numpy(federation.test_inputs)).argmax(1).numpy())

@@ -51,17 +51,17 @@ class Ensemble:
         """The key of each group's model after this many rounds, by default all; groups without one are left out."""
         return {group: keys[rounds or self.recipe.rounds] for group, keys in enumerate(self.keys) if keys}
 
-    def new_module(self) -> nn.Module:
-        """A module that the models' arrays fit into."""
-        return models.build(self.recipe.model, self.input_shape, self.num_labels, self.recipe.seed)
+    def new_module(self, group: int) -> nn.Module:
+        """A module that the group's arrays fit into, made as it was for training."""
+        recipe = self.recipe.of_group(group)
+        return models.build(recipe.model, self.input_shape, self.num_labels, recipe.seed)
 
     def votes(self, inputs: NDArray[np.generic]) -> Votes:
         """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
         checked = checked_inputs(inputs, self.input_shape, self.input_dtype)
-        module = self.new_module()
         table = np.full((len(self.keys), len(checked)), NO_VOTE, dtype=np.int32)
         for group, key in self.model_keys().items():
-            table[group] = model_votes(module, self.load(key), checked)
+            table[group] = model_votes(self.new_module(group), self.load(key), checked, self.recipe.smoothing)
         return table
 
 

@@ -1,4 +1,4 @@
-"""The pure function: a group's clients, a recipe and a seed give a model, bit for bit.
+"""The pure function: a group's clients and a recipe with a seed give a model, bit for bit.
 
 Nothing else may enter: not the other groups, not the number of workers, not what ran before in this process. The
 function's key is the digest of its inputs, and a model is stored under that key.
@@ -6,22 +6,22 @@ function's key is the digest of its inputs, and a model is stored under that key
 
 import hashlib
 import json
-import random
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from flcert import aggregators, models
+from flcert import aggregators, attacks, models
+from flcert.attacks import AttackPlan
 from flcert.datasets import Federation
 from flcert.errors import RunError
+from flcert.isolation import one_thread, seed_everything
 from flcert.registry import source_digest
-from flcert.seeding import derive
 from flcert.store import Arrays
 from flcert.training.local import Client, Replica
 from flcert.training.recipe import Recipe
-from flcert.training.rounds import run_rounds
+from flcert.training.rounds import Attacker, run_rounds
 
 TRAINING_VERSION = 1  # raise it whenever the same inputs would train to other bytes
 
@@ -32,27 +32,34 @@ class GroupTask:
 
     Args:
         members: positions of the group's clients in the federation, in order of id.
-        recipe: how to train.
-        seed: the group's seed.
+        recipe: how to train, with the seed that is the group's own (``Recipe.of_group``).
         sources: digests of the user's own modules, as the process that made the task knows them.
+        attack: who attacks this group, if anybody does.
     """
 
     members: tuple[int, ...]
     recipe: Recipe
-    seed: int
     sources: tuple[str, ...] = ("", "")
+    attack: AttackPlan | None = None
 
 
 def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
     """Train one group and return its model after each round of ``recipe.snapshots``."""
     if task.sources != recipe_sources(task.recipe):
         raise RunError("a module of the recipe was edited after it was imported; start anew")
-    seed_everything(task.seed)
-    clients = [_client(federation, position) for position in task.members]
-    module = models.build(task.recipe.model, federation.input_shape, federation.num_labels, task.seed)
+    with one_thread():
+        return _trained(federation, task)
+
+
+def _trained(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
+    seed_everything(task.recipe.seed)
+    attacker = _attacker(federation, task.attack) if task.attack else None
+    clients = [_client(federation, position, attacker) for position in task.members]
+    module = models.build(task.recipe.model, federation.input_shape, federation.num_labels, task.recipe.seed)
     aggregator = aggregators.build(task.recipe.aggregator)
     kept = {}
-    for number in run_rounds(Replica(module), clients, aggregator, task.recipe, task.seed):
+    server = _server(federation) if aggregators.uses_root(aggregator) else None
+    for number in run_rounds(Replica(module), clients, aggregator, task.recipe, server=server, attacker=attacker):
         if number in task.recipe.snapshots:
             kept[number] = {name: _as_array(tensor) for name, tensor in module.state_dict().items()}
     return kept
@@ -60,16 +67,17 @@ def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
 
 def group_key(federation: Federation, task: GroupTask, client_digests: dict[int, str], rounds: int) -> str:
     """The digest of everything that the model after ``rounds`` rounds depends on."""
-    recipe = task.recipe.model_dump(mode="json", exclude={"rounds", "evaluate_at", "seed", "seeds"})
+    recipe = task.recipe.model_dump(mode="json", exclude={"rounds", "evaluate_at", "seeds", "variants"})
     inputs = {
         "kind": "model",
         "versions": [TRAINING_VERSION, torch.__version__, np.__version__],
         "clients": [[federation.ids[position], client_digests[position]] for position in task.members],
         "labels": federation.num_labels,
+        "root": federation.root_digest() if aggregators.uses_root(aggregators.build(task.recipe.aggregator)) else "",
         "recipe": recipe,
         "rounds": rounds,
-        "seed": task.seed,
         "sources": task.sources,
+        "attack": _attack_inputs(federation, task.attack) if task.attack else None,
     }
     return hashlib.blake2b(json.dumps(inputs, sort_keys=True).encode(), digest_size=24).hexdigest()
 
@@ -79,21 +87,30 @@ def recipe_sources(recipe: Recipe) -> tuple[str, ...]:
     return tuple(source_digest(choice.name) for choice in (recipe.model, recipe.aggregator))
 
 
-def group_seed(recipe: Recipe, group: int) -> int:
-    """The seed of a group: the recipe's own, or one derived from it."""
-    return recipe.seed if recipe.seeds == "shared" else derive(recipe.seed, "group", group)
+def _client(federation: Federation, position: int, attacker: Attacker | None) -> Client:
+    user = federation.ids[position]
+    inputs, labels = (torch.tensor(np.array(array)) for array in federation.client(position))
+    reported = len(labels)
+    if attacker and user in attacker.controlled:
+        inputs, labels = attacker.attack.poison(inputs, labels, federation.num_labels)
+    return Client(user, inputs, labels, reported)
 
 
-def seed_everything(seed: int) -> None:
-    """Start the process-wide generators afresh, for users' code that draws from them."""
-    torch.manual_seed(derive(seed, "torch"))
-    random.seed(derive(seed, "python"))
-    np.random.seed(derive(seed, "numpy") % 2**32)  # noqa: NPY002 (for users' code)
+def _attacker(federation: Federation, plan: AttackPlan) -> Attacker:
+    controlled = frozenset(federation.ids[position] for position in plan.malicious)
+    return Attacker(attacks.build(plan.choice), controlled, plan.seed)
 
 
-def _client(federation: Federation, position: int) -> Client:
-    inputs, labels = federation.client(position)
-    return Client(federation.ids[position], torch.tensor(np.array(inputs)), torch.tensor(np.array(labels)))
+def _attack_inputs(federation: Federation, plan: AttackPlan) -> list[object]:
+    """What an attacked group depends on besides its clients, as JSON values."""
+    controlled = sorted(federation.ids[position] for position in plan.malicious)
+    return [plan.choice.model_dump(mode="json"), controlled, plan.seed, source_digest(plan.choice.name)]
+
+
+def _server(federation: Federation) -> Client:
+    """The server's root set, under a name that no user id can have in a stream."""
+    inputs, labels = (torch.tensor(np.array(array)) for array in (federation.root_inputs, federation.root_labels))
+    return Client("", inputs, labels, len(labels))
 
 
 def _as_array(tensor: torch.Tensor) -> NDArray[np.generic]:

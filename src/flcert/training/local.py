@@ -13,11 +13,19 @@ from flcert.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Client:
-    """One client's id and examples."""
+    """One client's id and examples.
+
+    Args:
+        id: the user id.
+        inputs: of its examples.
+        labels: of its examples.
+        reported: the number of examples that it tells the server; a poisoned client does not tell of added ones.
+    """
 
     id: str
     inputs: Tensor
     labels: Tensor
+    reported: int
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -32,9 +40,11 @@ class Replica:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module.train()
+        self.num_parameters = sum(parameter.numel() for parameter in module.parameters())
         self.trained: list[Tensor] = [parameter for parameter in module.parameters() if parameter.requires_grad]
         buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
         self._tensors = [tensor.detach() for tensor in (*module.parameters(), *buffers)]
+        self._counters = [(buffer, buffer.clone()) for buffer in module.buffers() if not buffer.is_floating_point()]
         self._sizes = [tensor.numel() for tensor in self._tensors]
 
     def read(self) -> Tensor:
@@ -45,6 +55,8 @@ class Replica:
         """Set the state."""
         for tensor, values in zip(self._tensors, torch.split(vector, self._sizes), strict=True):
             tensor.copy_(values.view(tensor.shape))
+        for counter, initial in self._counters:
+            counter.copy_(initial)
 
 
 def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, round_number: int) -> None:
@@ -60,7 +72,16 @@ def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, r
         )
         gradients = torch.autograd.grad(loss, replica.trained, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
+            if recipe.gradient_clip is not None:
+                _clip(gradients, recipe.gradient_clip)
             torch._foreach_add_(replica.trained, gradients, alpha=-recipe.learning_rate)
+
+
+def _clip(gradients: tuple[Tensor, ...], largest: float) -> None:
+    """Scale the gradients down, in place, if their common norm exceeds ``largest``."""
+    norm = float(torch.stack(torch._foreach_norm(gradients)).norm())
+    if norm > largest:
+        torch._foreach_mul_(gradients, largest / norm)
 
 
 def _batches(client: Client, recipe: Recipe, seed: int, round_number: int) -> Tensor:

@@ -1,10 +1,26 @@
 """What is done with one group: the base algorithm and all its settings."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from flcert.registry import Choice, Strict
+from flcert.seeding import derive
+from flcert.training.smoothing import Smoothing
+
+
+class Variant(Strict):
+    """Settings of some groups that differ from the recipe's; those left out stay as they are."""
+
+    aggregator: Choice | None = None
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    local_steps: int | None = Field(default=None, gt=0)
+    learning_rate: float | None = Field(default=None, gt=0)
+    batch_size: int | None = Field(default=None, gt=0)
+
+    def settings(self) -> dict[str, Any]:
+        """Those that are given."""
+        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
 class Recipe(Strict):
@@ -18,10 +34,13 @@ class Recipe(Strict):
         learning_rate: of the local SGD.
         batch_size: examples in a batch, drawn without repetition; all of them where a client has fewer.
         reduction: the loss of a batch is the "mean" or the "sum" over its examples. The paper's code summed.
+        gradient_clip: the largest norm of a batch's gradient; longer ones are scaled down to it.
         participation: beta_e, the share of a group's clients that take part in a round, at least one.
         seed: of the initial model, the batches and the participation.
         seeds: "shared" gives all groups the same seed, as in the paper; "per-group" derives one for each.
         evaluate_at: rounds before the last after which votes are taken too.
+        smoothing: CRFL's clipping and noise, if it is the algorithm.
+        variants: settings that differ between groups: group g uses those of entry g modulo their number.
     """
 
     model: Choice = Choice(name="mlp")
@@ -31,10 +50,13 @@ class Recipe(Strict):
     learning_rate: float = Field(default=0.5, gt=0)
     batch_size: int = Field(default=16, gt=0)
     reduction: Literal["mean", "sum"] = "mean"
+    gradient_clip: float | None = Field(default=None, gt=0)
     participation: float = Field(default=1.0, gt=0, le=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     seeds: Literal["shared", "per-group"] = "shared"
     evaluate_at: tuple[int, ...] = ()
+    smoothing: Smoothing | None = None
+    variants: tuple[Variant, ...] = ()
 
     @field_validator("evaluate_at")
     @classmethod
@@ -47,6 +69,14 @@ class Recipe(Strict):
         if outside:
             raise ValueError(f"evaluate_at must be in [1, rounds={self.rounds}], got {outside[0]}")
         return self
+
+    def of_group(self, group: int) -> "Recipe":
+        """The recipe of one group: its variant filled in, and the seed that is its own."""
+        changed = self.variants[group % len(self.variants)].settings() if self.variants else {}
+        recipe = self.model_copy(update={**changed, "variants": ()})
+        if recipe.seeds == "per-group":
+            recipe = recipe.model_copy(update={"seed": derive(recipe.seed, "group", group)})
+        return recipe
 
     @property
     def snapshots(self) -> tuple[int, ...]:

@@ -1,42 +1,99 @@
 """One group's rounds of federated learning."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import floor
 
 import torch
 from torch import Tensor
 
-from flcert.aggregators import Aggregator
-from flcert.seeding import stream
+from flcert.aggregators import Aggregator, Round
+from flcert.attacks import Attack, Scene
+from flcert.seeding import derive, stream
 from flcert.training.local import Client, Replica, train_locally
 from flcert.training.recipe import Recipe
 
 
+@dataclass(frozen=True)
+class Attacker:
+    """An attack on one group.
+
+    Args:
+        attack: what is done.
+        controlled: ids of the clients that the attacker controls.
+        seed: of the attacker's draws.
+    """
+
+    attack: Attack
+    controlled: frozenset[str]
+    seed: int
+
+    def interfere(
+        self, brought: Round, chosen: Sequence[Client], state: Tensor, aggregator: Aggregator, round_number: int
+    ) -> Round:
+        """The round as the server sees it."""
+        malicious = torch.tensor([client.id in self.controlled for client in chosen])
+        if not malicious.any():
+            return brought
+        seed = derive(self.seed, "attack", min(self.controlled), round_number)
+        return self.attack.forge(Scene(brought, malicious, state, aggregator, seed))
+
+
 def run_rounds(
-    replica: Replica, clients: Sequence[Client], aggregator: Aggregator, recipe: Recipe, seed: int
+    replica: Replica,
+    clients: Sequence[Client],
+    aggregator: Aggregator,
+    recipe: Recipe,
+    *,
+    server: Client | None = None,
+    attacker: Attacker | None = None,
 ) -> Iterator[int]:
     """Train the replica round by round, yielding the number of each round that is complete.
 
     A round depends on the state before it and on streams named after the seed, the client and the round, so that the
     first r rounds of a long training are the whole of a training with r rounds.
+
+    Args:
+        replica: the group's model.
+        clients: the group's clients, in order of id.
+        aggregator: the rule.
+        recipe: how to train.
+        server: the server's root set, for a rule that uses it.
+        attacker: who controls some of the clients, in a simulation.
     """
-    state = replica.read()
+    state, seed = replica.read(), recipe.seed
     for number in range(1, recipe.rounds + 1):
+        if recipe.smoothing and number > 1:
+            state = recipe.smoothing.perturbed(state, replica.num_parameters, seed, "round", number)
         chosen = [clients[i] for i in participants(len(clients), recipe.participation, seed, number)]
         updates = torch.stack([_update(replica, state, client, recipe, seed, number) for client in chosen])
-        sizes = torch.tensor([len(client) for client in chosen])
-        state = state + aggregator(updates, sizes)
+        brought = Round(
+            updates=updates,
+            sizes=torch.tensor([client.reported for client in chosen]),
+            num_parameters=replica.num_parameters,
+            server=_update(replica, state, server, recipe, seed, number) if server else None,
+        )
+        if attacker:
+            brought = attacker.interfere(brought, chosen, state, aggregator, number)
+        state = state + aggregator(brought)
+        if recipe.smoothing:
+            state = recipe.smoothing.clipped(state, replica.num_parameters)
         replica.write(state)
         yield number
 
 
 def participants(num_clients: int, participation: float, seed: int, round_number: int) -> list[int]:
-    """Positions of the clients that take part in a round: beta_e of them, rounded, at least one."""
+    """Positions of the clients that take part in a round."""
     if participation == 1:
         return list(range(num_clients))
-    chosen = max(1, floor(participation * num_clients + 0.5))
+    chosen = num_participants(num_clients, participation)
     generator = stream(seed, "participation", round_number)
     return sorted(generator.choice(num_clients, size=chosen, replace=False).tolist())
+
+
+def num_participants(num_clients: int, participation: float) -> int:
+    """How many clients take part in a round: beta_e of them, rounded, at least one."""
+    return max(1, floor(participation * num_clients + 0.5))
 
 
 def _update(replica: Replica, state: Tensor, client: Client, recipe: Recipe, seed: int, round_number: int) -> Tensor:

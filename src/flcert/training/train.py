@@ -1,20 +1,24 @@
 """Models and votes of all groups: computed by an engine where the store lacks them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from flcert import aggregators, models
+from flcert.attacks import AttackPlan
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Workers
-from flcert.errors import RunError
+from flcert.errors import InputError, RunError
 from flcert.grouping import Grouping
+from flcert.registry import Choice
 from flcert.store import Arrays, Store
 from flcert.training.ensemble import Ensemble
 from flcert.training.fill import Job, Progress, fill, silent
-from flcert.training.group import GroupTask, group_key, group_seed, recipe_sources, train_group
+from flcert.training.group import GroupTask, group_key, recipe_sources, train_group
 from flcert.training.recipe import Recipe
 from flcert.training.vote import Votes, VoteTask, vote_on_test_set, votes_key
 from flcert.voting import NO_VOTE
@@ -38,22 +42,27 @@ def train(
         store: where models are kept; by default the platform's cache directory.
     """
     recipe = recipe or Recipe()
-    check_recipe(federation, recipe)
+    check_recipe(federation, grouping, recipe)
     with Workers(engine or Inline(), federation) as workers:
         return train_groups(workers, grouping, recipe, store or Store())
 
 
 def train_groups(
-    workers: Workers, grouping: Grouping, recipe: Recipe, store: Store, progress: Progress = silent
+    workers: Workers,
+    grouping: Grouping,
+    recipe: Recipe,
+    store: Store,
+    progress: Progress = silent,
+    attack: AttackPlan | None = None,
 ) -> Ensemble:
     """What ``train`` does, with workers that the caller has and a recipe that ``check_recipe`` accepts.
 
-    Each model is stored as soon as it is done, so that a killed run loses only the groups in flight.
+    Each model is stored as soon as it is done, so that a killed run loses only the groups in flight. Under an attack
+    only groups that hold a malicious client differ; the others have the keys that they have without one.
     """
     federation = workers.federation
-    sources = recipe_sources(recipe)
     tasks = [
-        GroupTask(tuple(members.tolist()), recipe, group_seed(recipe, group), sources) if len(members) else None
+        _task(recipe.of_group(group), members, attack) if len(members) else None
         for group, members in enumerate(grouping.members)
     ]
     keys = _model_keys(federation, tasks)
@@ -80,7 +89,12 @@ def train_groups(
 
 
 def votes_on_test_set(
-    workers: Workers, ensemble: Ensemble, rounds: int, store: Store, progress: Progress = silent
+    workers: Workers,
+    ensemble: Ensemble,
+    rounds: int,
+    store: Store,
+    progress: Progress = silent,
+    trigger: Choice | None = None,
 ) -> Votes:
     """The votes of every group on the test inputs, (groups x inputs), -1 for a group without a model.
 
@@ -92,9 +106,14 @@ def votes_on_test_set(
         rounds: after which round of ``recipe.snapshots``.
         store: where votes are kept.
         progress: called with a stage, the number done and the total.
+        trigger: stamped on the inputs, if given.
     """
     model_keys, digest = ensemble.model_keys(rounds), workers.federation.test_digest()
-    jobs = {key: Job({0: votes_key(key, digest)}, partial(_vote_task, ensemble, key)) for key in model_keys.values()}
+    key_of = partial(votes_key, inputs_digest=digest, smoothing=ensemble.recipe.smoothing, trigger=trigger)
+    jobs = {
+        key: Job({0: key_of(key)}, partial(_vote_task, ensemble, group, key, trigger))
+        for group, key in model_keys.items()
+    }
     tally = fill(store, workers, _stored_votes, jobs, partial(progress, "vote"))
     for key, reason in tally.failures.items():
         raise RunError(f"the model of key {key} cannot vote: {reason}")
@@ -104,9 +123,18 @@ def votes_on_test_set(
     return table
 
 
-def check_recipe(federation: Federation, recipe: Recipe) -> None:
+def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> None:
     """Refuse a recipe whose names, options or output width do not fit, before anything is trained."""
-    aggregators.build(recipe.aggregator)
+    if grouping.num_clients != federation.num_clients:
+        raise InputError(f"the grouping is of {grouping.num_clients} clients, the data of {federation.num_clients}")
+    if grouping.kind == "sampled" and (recipe.seeds == "per-group" or recipe.variants):
+        raise InputError(
+            "sampled groups must all train alike: Theorem 1 needs a model that depends on a group's clients, not on "
+            "which draw it was; seeds='per-group' and variants go with hashed or enumerated groups"
+        )
+    for choice in (recipe.of_group(group).aggregator for group in range(max(1, len(recipe.variants)))):
+        if aggregators.uses_root(aggregators.build(choice)) and len(federation.root_labels) == 0:
+            raise InputError(f"aggregator {choice.name!r} needs a root set of the server (num_root)")
     module = models.build(recipe.model, federation.input_shape, federation.num_labels, recipe.seed)
     models.check_output(module, torch.from_numpy(np.array(federation.test_inputs[0])), federation.num_labels)
 
@@ -128,12 +156,22 @@ def _model_keys(federation: Federation, tasks: Sequence[GroupTask | None]) -> li
     ]
 
 
+def _task(recipe: Recipe, members: NDArray[np.int64], attack: AttackPlan | None) -> GroupTask:
+    return GroupTask(tuple(members.tolist()), recipe, recipe_sources(recipe), _part(attack, members))
+
+
+def _part(attack: AttackPlan | None, members: NDArray[np.int64]) -> AttackPlan | None:
+    """The attack as one group sees it: by its own malicious members; None where it has none."""
+    controlled = attack.malicious & set(members.tolist()) if attack else frozenset()
+    return replace(attack, malicious=controlled) if attack and controlled else None
+
+
 def _itself(task: GroupTask) -> GroupTask:
     return task
 
 
-def _vote_task(ensemble: Ensemble, key: str) -> VoteTask:
-    return VoteTask(ensemble.recipe.model, ensemble.load(key))
+def _vote_task(ensemble: Ensemble, group: int, key: str, trigger: Choice | None) -> VoteTask:
+    return VoteTask(ensemble.recipe.of_group(group), ensemble.load(key), trigger)
 
 
 def _stored_votes(federation: Federation, task: VoteTask) -> dict[int, Arrays]:

@@ -9,11 +9,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from flcert import models
+from flcert.attacks import triggers
 from flcert.datasets import Federation
-from flcert.engines.isolation import one_thread
-from flcert.registry import Choice
+from flcert.isolation import one_thread
+from flcert.registry import Choice, source_digest
 from flcert.store import Arrays
-from flcert.voting import predicted_labels
+from flcert.training.local import Replica
+from flcert.training.recipe import Recipe
+from flcert.training.smoothing import Smoothing
+from flcert.voting import count, predicted_labels, winners
 
 VOTING_VERSION = 1  # raise it whenever the same model and inputs could give other votes
 BATCH = 500  # inputs that go through a model at once; fixed, so that the same inputs always give the same votes
@@ -23,21 +27,49 @@ Votes = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class VoteTask:
-    """One model that votes on the test inputs."""
+    """One model that votes on the test inputs, stamped with a trigger if there is one.
 
-    model: Choice
+    Args:
+        recipe: of the model's group; the module is made as it was for training.
+        arrays: the model.
+        trigger: the stamp.
+    """
+
+    recipe: Recipe
     arrays: Arrays
+    trigger: Choice | None = None
 
 
 def vote_on_test_set(federation: Federation, task: VoteTask) -> Votes:
     """The votes of one model on the federation's test inputs."""
-    module = models.build(task.model, federation.input_shape, federation.num_labels, seed=0)
-    return model_votes(module, task.arrays, federation.test_inputs)
+    recipe = task.recipe
+    module = models.build(recipe.model, federation.input_shape, federation.num_labels, recipe.seed)
+    inputs = federation.test_inputs
+    if task.trigger:
+        inputs = triggers.build(task.trigger)(torch.from_numpy(np.array(inputs))).numpy()
+    return model_votes(module, task.arrays, inputs, recipe.smoothing)
 
 
-def model_votes(module: nn.Module, arrays: Arrays, inputs: NDArray[np.generic]) -> Votes:
-    """The votes of the model that ``arrays`` turn ``module`` into, with one thread."""
+def model_votes(
+    module: nn.Module, arrays: Arrays, inputs: NDArray[np.generic], smoothing: Smoothing | None = None
+) -> Votes:
+    """The votes of the model that ``arrays`` turn ``module`` into, with one thread.
+
+    With smoothing, the vote is the majority of the model's noisy copies.
+    """
     module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+    if smoothing is None:
+        return _votes(module, inputs)
+    replica = Replica(module)
+    state = replica.read()
+    copies = np.empty((smoothing.copies, len(inputs)), dtype=np.int32)
+    for number in range(smoothing.copies):
+        replica.write(smoothing.perturbed(state, replica.num_parameters, smoothing.seed, "copy", number))
+        copies[number] = _votes(module, inputs)
+    return winners(count(copies)).astype(np.int32)
+
+
+def _votes(module: nn.Module, inputs: NDArray[np.generic]) -> Votes:
     module.eval()
     with one_thread(), torch.inference_mode():
         batches = (torch.from_numpy(np.array(inputs[start : start + BATCH])) for start in range(0, len(inputs), BATCH))
@@ -45,7 +77,11 @@ def model_votes(module: nn.Module, arrays: Arrays, inputs: NDArray[np.generic]) 
     return np.concatenate(labels).astype(np.int32)
 
 
-def votes_key(model_key: str, inputs_digest: str) -> str:
-    """The key of one model's votes on a set of inputs."""
-    text = f"votes {VOTING_VERSION} {model_key} {inputs_digest}"
+def votes_key(
+    model_key: str, inputs_digest: str, smoothing: Smoothing | None = None, trigger: Choice | None = None
+) -> str:
+    """The key of one model's votes on a set of inputs, stamped with a trigger if there is one."""
+    smoothed = smoothing.model_dump_json() if smoothing else ""
+    stamp = f" {trigger.model_dump_json()} {source_digest(trigger.name)}" if trigger else ""
+    text = f"votes {VOTING_VERSION} {model_key} {inputs_digest} {smoothed}{stamp}"
     return hashlib.blake2b(text.encode(), digest_size=24).hexdigest()

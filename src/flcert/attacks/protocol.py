@@ -1,0 +1,66 @@
+"""What a simulated attacker sees in a round, and what it can do."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from flcert.aggregators import Aggregator, Round
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One round of one group, to an attacker who knows everything.
+
+    Args:
+        brought: what each client would send, in order of id; a malicious one as trained on its poisoned data.
+        malicious: (clients), True for those that the attacker controls.
+        state: the group's model before the round.
+        aggregator: the rule that will be used.
+        seed: of the attacker's own draws in this round.
+    """
+
+    brought: Round
+    malicious: Tensor
+    state: Tensor
+    aggregator: Aggregator
+    seed: int
+
+    @property
+    def benign(self) -> Round:
+        """The round without the malicious clients."""
+        kept = ~self.malicious
+        return replace(self.brought, updates=self.brought.updates[kept], sizes=self.brought.sizes[kept])
+
+    @property
+    def num_malicious(self) -> int:
+        """How many clients of this round the attacker controls."""
+        return int(self.malicious.sum())
+
+    def forged(self, rows: Tensor) -> Round:
+        """The round with the malicious clients' updates replaced; one row serves for all of them."""
+        updates = self.brought.updates.clone()
+        updates[self.malicious] = rows.to(updates.dtype)
+        return replace(self.brought, updates=updates)
+
+    def honest_direction(self) -> Tensor:
+        """The sign of what the rule would make of the benign updates; zero where there are none."""
+        benign = self.benign
+        if len(benign.updates) == 0:
+            return torch.zeros_like(self.state)
+        return self.aggregator(benign).sign()
+
+
+class Attack:
+    """An attacker; a method that is not overridden leaves things as they are.
+
+    An attack must be a pure function of its arguments, so that an attacked group is as reproducible as any other.
+    """
+
+    def poison(self, inputs: Tensor, labels: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002 (for those who override)
+        """What a malicious client trains on in place of its data."""
+        return inputs, labels
+
+    def forge(self, scene: Scene) -> Round:
+        """The round after the malicious clients changed what they send."""
+        return scene.brought

@@ -1,0 +1,17 @@
+"""The attack on FedAvg of the paper: the weighted mean of all updates becomes zero, so the group learns nothing."""
+
+import torch
+
+from flcert.aggregators import Round
+from flcert.attacks.protocol import Attack, Scene
+
+
+class ZeroUpdate(Attack):
+    """Malicious clients send what cancels the benign updates under weights by data size."""
+
+    def forge(self, scene: Scene) -> Round:
+        """The round whose weighted mean is zero."""
+        benign = scene.benign
+        weights = benign.sizes.to(torch.float64)
+        total = weights @ benign.updates.double()
+        return scene.forged(-total / scene.brought.sizes[scene.malicious].sum())

@@ -1,0 +1,112 @@
+"""Attacks on real training: what they do is measured, and what is certified does not move."""
+
+import json
+
+import numpy as np
+import pytest
+
+from flcert import attacks, voting
+from flcert.attacks import ATTACKS
+from flcert.certify import disjoint
+from flcert.datasets import load
+from flcert.engines import Inline, Workers
+from flcert.grouping import hashed
+from flcert.registry import Choice
+from flcert.store import Store
+from flcert.training import Recipe
+from flcert.training.train import train_groups
+
+FEDERATION = load("digits", num_clients=45, num_test=150)
+GROUPING = hashed(FEDERATION.ids, 9)
+RULE_OF = {"krum": "krum", "trim": "trimmed-mean", "little-is-enough": "median"}
+MALICIOUS = 3
+
+
+def votes_of(rule, store, plan=None):
+    recipe = Recipe(rounds=6, aggregator=Choice(name=rule))
+    with Workers(Inline(), FEDERATION) as workers:
+        ensemble = train_groups(workers, GROUPING, recipe, store, attack=plan)
+    return ensemble.votes(FEDERATION.test_inputs), ensemble
+
+
+@pytest.fixture(scope="module")
+def shared_store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("attacked"))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_certified_prediction_changes_and_only_attacked_groups_are_trained(name, shared_store):
+    rule = RULE_OF.get(name, "fedavg")
+    clean, _ = votes_of(rule, shared_store)
+    certificate = disjoint(voting.count(clean, 10))
+    for seed in range(3):
+        plan = attacks.plan(Choice(name=name), MALICIOUS, FEDERATION.ids, seed)
+        hit = {group for group, members in enumerate(GROUPING.members) if plan.malicious & set(members.tolist())}
+        attacked, ensemble = votes_of(rule, shared_store, plan)
+        assert ensemble.trained == len(hit)
+        assert set(np.flatnonzero((attacked != clean).any(axis=1))) <= hit
+        labels = voting.winners(voting.count(attacked, 10))
+        kept = certificate.levels >= MALICIOUS
+        assert kept.sum() > 20
+        assert (labels == certificate.labels)[kept].all()
+
+
+def test_the_attacks_do_harm_to_the_groups_they_reach(shared_store):
+    clean, _ = votes_of("fedavg", shared_store)
+    plan = attacks.plan(Choice(name="zero"), MALICIOUS, FEDERATION.ids)
+    attacked, _ = votes_of("fedavg", shared_store, plan)
+    right = [(table == FEDERATION.test_labels).mean(axis=1) for table in (clean, attacked)]
+    hit = (clean != attacked).any(axis=1)
+    assert right[0][hit].mean() - right[1][hit].mean() > 0.3
+
+
+COMMON = ("--clients", 45, "--groups", 9, "--rounds", 4, "--engine", "inline", "--out", "run")
+
+
+def test_a_run_reports_what_a_backdoor_did(flcert, tmp_path):
+    result = flcert("run", *COMMON, "--attack", "backdoor", "--malicious", 3, "--set", "attack.options.target=5")
+    assert result.code == 0, result.err
+    assert "Simulated attack 'backdoor' by 3 clients" in result.out
+    figures = json.loads((tmp_path / "run" / "summary.json").read_text())["attack"]
+    assert figures["certified_changed"] == 0
+    assert figures["certified"] > 0
+    assert 0 <= figures["success_rate_without_attack"] <= figures["success_rate_under_attack"] <= 1
+    assert figures["certified_accuracy_on_stamped_inputs"][0] > 0.5
+
+
+def test_a_backdoor_takes_over_the_single_global_model(flcert, tmp_path):
+    """One group is the single global model of the paper: right until one client is malicious."""
+    single = ("--clients", 20, "--groups", 1, "--rounds", 12, "--engine", "inline", "--out", "run")
+    result = flcert("run", *single, "--attack", "backdoor", "--malicious", 3)
+    assert result.code == 0, result.err
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["certified_accuracy"][0] == summary["accuracy"] > 0.85
+    assert summary["certified_accuracy"][1:] == [0.0]
+    assert summary["attack"]["success_rate_under_attack"] > 0.5 > summary["attack"]["success_rate_without_attack"]
+
+
+BACKDOOR = ("--attack", "backdoor", "--malicious", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--attack", "zeros", "--malicious", 3), "unknown attack 'zeros'; did you mean 'zero'?"),
+        (("--attack", "zero"), "attack.malicious is needed, but was not given"),
+        (("--malicious", 3), "attack.name is needed, but was not given"),
+        (("--attack", "zero", "--malicious", 46), "malicious must be in [1, num_clients=45], got 46"),
+        (("--attack", "zero", "--set", 'attack.malicious=["nobody"]'), "unknown malicious client 'nobody'"),
+        (
+            ("--attack", "backdoor", "--malicious", 1, "--set", "attack.options.target=10"),
+            "target must be in [0, 9], got 10",
+        ),
+        (
+            ("--attack", "backdoor", "--malicious", 1, "--set", "attack.options.trigger=conner"),
+            "unknown trigger 'conner'",
+        ),
+    ],
+)
+def test_a_mistake_gives_a_message_and_code_2(flcert, options, message):
+    result = flcert("run", *COMMON, *options)
+    assert result.code == 2
+    assert message in result.err
