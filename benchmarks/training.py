@@ -158,7 +158,7 @@ def variants(case: Case) -> dict[str, Callable[[], object]]:
     return {
         "plain, DataLoader": lambda: train_plain(case, loader_batches),
         "plain, indexed": lambda: train_plain(case, indexed_batches),
-        "flcert": lambda: train_group(case.federation, GroupTask(case.members, case.recipe, seed=0)),
+        "flcert": lambda: train_group(case.federation, GroupTask(case.members, case.recipe)),
     }
 
 

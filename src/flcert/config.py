@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from flcert import grouping as groupings
+from flcert import presets
 from flcert.certify.sampled import Selection
 from flcert.errors import InputError, unknown_name
 from flcert.grouping import Grouping
@@ -63,6 +64,20 @@ class Proof(Strict):
     selection: Selection = "safe"
 
 
+class SimulatedAttack(Choice):
+    """An attack to measure, beside the proof.
+
+    Args:
+        name: from ``flcert.attacks.ATTACKS``, or an import path.
+        options: of the attack.
+        malicious: how many clients, drawn from the seed; or their ids.
+        seed: of the draw and of the attacker.
+    """
+
+    malicious: Annotated[int, Field(gt=0)] | tuple[str, ...]
+    seed: Seed = 0
+
+
 class Config(Strict):
     """A whole run. The defaults train on scikit-learn's digits.
 
@@ -71,12 +86,14 @@ class Config(Strict):
         grouping: how clients are put into groups.
         recipe: how a group trains.
         certificate: how sure to be.
+        attack: what to simulate, if anything.
     """
 
     data: Choice = Choice(name="digits")
     grouping: Annotated[Hashed | Sampled | Enumerated, Field(discriminator="kind")] = Hashed()
     recipe: Recipe = Recipe()
     certificate: Proof = Proof()
+    attack: SimulatedAttack | None = None
 
     def canonical(self) -> dict[str, Any]:
         """All settings, resolved, as JSON values."""
@@ -95,16 +112,27 @@ _TABLES: dict[str, type[BaseModel]] = {
     "model": Choice,
     "aggregator": Choice,
     "certificate": Proof,
+    "attack": SimulatedAttack,
     **_GROUPINGS,
 }
 
 
-def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in a TOML or JSON file, changed by ``key=value`` overrides with dotted keys.
+def load_config(
+    path: Path | None = None, overrides: Sequence[str] = (), *, preset: str | None = None, scale: float = 1.0
+) -> Config:
+    """The configuration in a TOML or JSON file or of a preset, changed by overrides.
 
-    Paths among the data's options are relative to the file.
+    Args:
+        path: the file; paths among the data's options are relative to it.
+        overrides: of the form ``key=value`` with dotted keys.
+        preset: a name from ``flcert.presets``, in place of a file.
+        scale: how much of the preset; see ``flcert.presets.values``.
     """
-    values = _read(path) if path else {}
+    if path and preset:
+        raise InputError(f"give a configuration or a preset, not both, got {path} and {preset}")
+    if scale != 1 and not preset:
+        raise InputError(f"scale goes with a preset, got {scale} without one")
+    values = presets.values(preset, scale) if preset else _read(path) if path else {}
     for override in overrides:
         _apply(values, override)
     return parse_config(values)
@@ -121,6 +149,8 @@ def parse_config(values: Mapping[str, Any]) -> Config:
 def _with_default_choices(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the default ``name`` (or ``kind``) in tables that only change the options of the default."""
     filled = dict(values)
+    if isinstance(filled.get("grouping"), str):
+        filled["grouping"] = {"kind": filled["grouping"]}
     for key, default in (("data", {"name": "digits"}), ("grouping", {"kind": "hashed"})):
         if isinstance(filled.get(key), dict):
             filled[key] = {**default, **filled[key]}
@@ -138,22 +168,28 @@ def _read(path: Path) -> dict[str, Any]:
         text = path.read_text()
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file: {error}") from None
     try:
         values: dict[str, Any] = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from None
     if not isinstance(values, dict):
         raise InputError(f"{path} must hold a table of settings, got {type(values).__name__}")
-    _anchor_data_path(values, path.parent)
+    _anchor_data_paths(values, path.parent)
     return values
 
 
-def _anchor_data_path(values: dict[str, Any], directory: Path) -> None:
-    """Make ``data.options.path`` relative to the configuration instead of to where the command runs."""
+PATH_OPTIONS = ("path", "data_dir", "vocabulary")
+
+
+def _anchor_data_paths(values: dict[str, Any], directory: Path) -> None:
+    """Make paths among ``data.options`` relative to the configuration instead of to where the command runs."""
     data = values.get("data")
     options = data.get("options") if isinstance(data, dict) else None
-    if isinstance(options, dict) and isinstance(options.get("path"), str):
-        options["path"] = str((directory / options["path"]).resolve())
+    for name in PATH_OPTIONS:
+        if isinstance(options, dict) and isinstance(options.get(name), str):
+            options[name] = str((directory / options[name]).resolve())
 
 
 def _apply(values: dict[str, Any], override: str) -> None:
@@ -164,10 +200,18 @@ def _apply(values: dict[str, Any], override: str) -> None:
     table = values
     for parent in parents:
         nested = table.setdefault(parent, {})
-        if not isinstance(nested, dict):
-            nested = table[parent] = {"name": nested}  # recipe.model = "mlp", then recipe.model.options.hidden = [32]
+        if not isinstance(nested, dict):  # recipe.model = "mlp", then recipe.model.options.hidden = [32]
+            nested = table[parent] = {_short_for(parent, nested): nested}
         table = nested
     table[last] = _value(text)
+
+
+def _short_for(table: str, value: Any) -> str:
+    """The key that a plain value in place of a table stands for."""
+    keys = {"data": "name", "model": "name", "aggregator": "name", "attack": "name", "grouping": "kind"}
+    if table not in keys:
+        raise InputError(f"{table} must be a table, got {value!r}")
+    return keys[table]
 
 
 def _value(text: str) -> Any:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from flcert import certify, voting
-from flcert.certify.result import Certificate, IntArray
+from flcert.certify.result import Certificate, Counts, IntArray
 from flcert.certify.sampled import Selection
 from flcert.errors import InputError
 from flcert.grouping import Grouping
@@ -54,7 +54,7 @@ class Guarantee(Strict):
             selection=selection,
         )
 
-    def certify(self, counts: IntArray) -> Certificate:
+    def certify(self, counts: Counts) -> Certificate:
         """The certificate of these vote counts, (inputs x labels)."""
         if self.kind == "disjoint":
             return certify.disjoint(counts, num_failed=self.num_failed)
@@ -70,12 +70,21 @@ class Guarantee(Strict):
             group_size=self.group_size,
             alpha=self.alpha,
             selection=self.selection,
-            num_groups=self.num_groups,
+            num_groups=self.num_groups or self._groups_behind(counts),
         )
 
-    def predict(self, counts: IntArray) -> IntArray:
+    def _groups_behind(self, counts: Counts) -> int | None:
+        """N from counts and failed groups, where it was not given."""
+        return int(counts.sum(axis=1).max()) + self.num_failed if self.num_failed else None
+
+    def predict(self, counts: Counts) -> IntArray:
         """The label that the deployed groups vote for, with the tie rule of this kind."""
         return voting.winners(counts, "smallest" if self.kind == "disjoint" else "random", self.tie_seed)
+
+    @property
+    def failure_probability(self) -> str:
+        """The probability that a certificate of sampled groups is wrong, at most; see docs/theory.md on selection."""
+        return f"{self.alpha}" if self.selection == "safe" else f"2 x {self.alpha}"
 
     def sentence(self, level: int, certified: int, num_inputs: int, *, right: bool) -> str:
         """What a point of the curve proves, in words."""
@@ -87,6 +96,6 @@ class Guarantee(Strict):
         if self.kind != "sampled":
             return f"Whatever any {level:,}{of_clients} do, at least {share} {keep}."
         return (
-            f"With probability at least {1 - self.alpha:g} over the draw of the groups: "
+            f"Except with probability {self.failure_probability} over the draw of the groups: "
             f"whatever any {level:,}{of_clients} do, in the ensemble of all possible groups at least {share} {keep}."
         )

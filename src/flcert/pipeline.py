@@ -1,26 +1,34 @@
 """A whole run: data, groups, models, votes, certificate, report; every stage reuses what is there."""
 
 import platform
+import re
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from flcert import datasets, voting
+from flcert import attacks, datasets, voting
+from flcert.aggregators import build, substitute
+from flcert.attacks import AttackPlan
 from flcert.certify import Certificate, certified_accuracy
 from flcert.config import Config
 from flcert.datasets import Federation
 from flcert.engines import Engine, Processes, Workers
-from flcert.errors import RunError
-from flcert.files import write_json
+from flcert.errors import IntegrityError, RunError
+from flcert.evaluation import evaluate_attack
+from flcert.files import writable_directory, write_json
 from flcert.grouping import Grouping
 from flcert.guarantee import Guarantee
+from flcert.registry import Choice
 from flcert.rundir import RunDirectory
 from flcert.store import Store
-from flcert.training import Ensemble, Progress
+from flcert.training import Ensemble, Progress, Recipe
 from flcert.training.fill import silent
+from flcert.training.group import recipe_sources
+from flcert.training.rounds import num_participants
 from flcert.training.train import check_recipe, train_groups, votes_on_test_set
 from flcert.training.vote import Votes
 
@@ -64,9 +72,11 @@ def run(
         progress: called with a stage, the number done and the total.
     """
     config, store = config or Config(), store or Store()
+    writable_directory(store.directory)
     federation = datasets.load(config.data.name, **config.data.options)
     grouping = config.grouping.build(federation.ids)
-    check_recipe(federation, config.recipe)
+    check_recipe(federation, grouping, config.recipe)
+    plan = _attack_plan(config, federation)
     run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
     with Workers(engine or Processes(), federation) as workers:
         ensemble = train_groups(workers, grouping, config.recipe, store, progress)
@@ -76,18 +86,30 @@ def run(
         votes = {
             number: votes_on_test_set(workers, ensemble, number, store, progress) for number in config.recipe.snapshots
         }
-    guarantee = Guarantee.of(
-        grouping,
-        num_failed=len(ensemble.failures),
-        alpha=config.certificate.alpha,
-        selection=config.certificate.selection,
-    )
-    return _conclude(run_directory, config, federation, ensemble, votes, guarantee)
+        guarantee = Guarantee.of(
+            grouping,
+            num_failed=len(ensemble.failures),
+            alpha=config.certificate.alpha,
+            selection=config.certificate.selection,
+        )
+        attacked = evaluate_attack(workers, ensemble, plan, guarantee, store, progress) if plan else None
+    return _conclude(run_directory, config, federation, ensemble, votes, guarantee, attacked)
+
+
+def _attack_plan(config: Config, federation: Federation) -> AttackPlan | None:
+    """The attack that the configuration asks for, refused before anything is trained if it does not fit."""
+    if config.attack is None:
+        return None
+    choice = Choice(name=config.attack.name, options=config.attack.options)
+    inputs, labels = (torch.tensor(np.array(array)) for array in federation.client(0))
+    attacks.build(choice).poison(inputs, labels, federation.num_labels)
+    return attacks.plan(choice, config.attack.malicious, federation.ids, config.attack.seed)
 
 
 def default_directory(config: Config, federation: Federation) -> Path:
     """``runs/<data>-<digest>``: the same configuration finds its own directory again."""
-    return Path("runs") / f"{federation.name}-{config.digest()}"
+    name = re.sub(r"[^\w.-]+", "-", federation.name).strip("-.")
+    return Path("runs") / f"{name}-{config.digest()}"
 
 
 def _conclude(
@@ -97,6 +119,7 @@ def _conclude(
     ensemble: Ensemble,
     votes: dict[int, Votes],
     guarantee: Guarantee,
+    attacked: dict[str, Any] | None,
 ) -> RunResult:
     """Certify and write everything that follows from the votes; the manifest last, as the mark of a finished run."""
     from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
@@ -109,6 +132,8 @@ def _conclude(
         curves[number] = certified_accuracy(certificate, truth)
     accuracy = float(np.mean(guarantee.predict(counts) == truth))
     summary = summarise(certificate, curves[config.recipe.rounds], accuracy, guarantee)
+    if attacked:
+        summary["attack"] = attacked
     run_directory.write_array("votes", votes[config.recipe.rounds])
     run_directory.write_array("truth", truth)
     run_directory.write_certificate(certificate, truth)
@@ -144,6 +169,7 @@ def _manifest(config: Config, federation: Federation, ensemble: Ensemble, guaran
     return {
         "versions": {name: version(name) for name in VERSIONED} | {"python": platform.python_version()},
         "platform": f"{platform.system()} {platform.machine()}",
+        "sources": list(recipe_sources(config.recipe)),
         "seeds": {"recipe": config.recipe.seed, "grouping": config.grouping.model_dump(include={"key", "seed"})},
         "data": {
             "name": federation.name,
@@ -157,10 +183,20 @@ def _manifest(config: Config, federation: Federation, ensemble: Ensemble, guaran
         },
         "guarantee": guarantee.model_dump(mode="json"),
         "groups": [
-            {"clients": int(size), "model": keys.get(group), "failure": ensemble.failures.get(group)}
+            {
+                "clients": int(size),
+                "model": keys.get(group),
+                "failure": ensemble.failures.get(group),
+                "substitute": _substitute(config.recipe.of_group(group), int(size)),
+            }
             for group, size in enumerate(ensemble.grouping.sizes)
         ],
     }
+
+
+def _substitute(recipe: Recipe, num_clients: int) -> str | None:
+    """The rule that acts in place of a group's own where the group is too small for it."""
+    return substitute(build(recipe.aggregator), num_participants(num_clients, recipe.participation))
 
 
 def _group_ids(grouping: Grouping, federation: Federation) -> list[list[str]]:
@@ -176,6 +212,10 @@ def _refuse_without_models(ensemble: Ensemble) -> None:
 def open_ensemble(run_directory: RunDirectory) -> Ensemble:
     """The ensemble of a finished run, its models read from the run's own directory."""
     config, manifest = run_directory.config(), run_directory.manifest()
+    if manifest["sources"] != list(recipe_sources(config.recipe)):
+        raise IntegrityError(
+            f"the module of model {config.recipe.model.name!r} is not as it was when this run was trained"
+        )
     data, groups, rounds = manifest["data"], manifest["groups"], config.recipe.rounds
     group_of = {entry["model"]: group for group, entry in enumerate(groups) if entry["model"]}
     return Ensemble(

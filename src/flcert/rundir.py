@@ -21,16 +21,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from flcert.certify.result import Certificate
 from flcert.config import Config, parse_config
 from flcert.errors import InputError, IntegrityError, RunError
 from flcert.files import read_json, writable_directory, write_atomic, write_json
+from flcert.guarantee import Guarantee
+from flcert.registry import complaint
 from flcert.store import Arrays, Store, unpack
 from flcert.tables import load_npy
+
+MANIFEST_KEYS = ("versions", "platform", "sources", "data", "guarantee", "groups")
 
 
 @dataclass(frozen=True)
@@ -83,8 +89,8 @@ class RunDirectory:
         """A group's model, if its file is what the manifest says."""
         try:
             return unpack(self.model(group).read_bytes(), key)
-        except FileNotFoundError:
-            raise IntegrityError(f"{self.model(group)} is missing") from None
+        except OSError as error:
+            raise IntegrityError(f"{self.model(group)} cannot be read: {error.strerror}") from None
         except IntegrityError:
             raise IntegrityError(f"{self.model(group)} was altered or cut short; it is not used") from None
 
@@ -95,7 +101,17 @@ class RunDirectory:
     def manifest(self) -> dict[str, Any]:
         """What was recorded about the run."""
         manifest: dict[str, Any] = read_json(self.path / "manifest.json")
+        missing = [key for key in MANIFEST_KEYS if not isinstance(manifest, dict) or key not in manifest]
+        if missing:
+            raise InputError(f"{self.path / 'manifest.json'} is damaged: it has no {missing[0]!r}")
         return manifest
+
+    def guarantee(self) -> Guarantee:
+        """Which theorem applies to the run's votes."""
+        try:
+            return Guarantee.model_validate(self.manifest()["guarantee"])
+        except ValidationError as failure:
+            raise complaint(failure, f"{self.path / 'manifest.json'}: guarantee") from None
 
     def array(self, name: str) -> NDArray[np.generic]:
         """An npy file of the run, by its name without the ending."""
@@ -122,7 +138,7 @@ class RunDirectory:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 return Certificate(arrays["labels"], arrays["levels"], arrays["abstained"])
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, BadZipFile) as error:
             raise InputError(f"cannot read {file}: {error}") from None
 
     def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -136,7 +152,7 @@ class RunDirectory:
     def _holds(self, target: Path, key: str) -> bool:
         try:
             return bool(unpack(target.read_bytes(), key))
-        except (FileNotFoundError, IntegrityError):
+        except (OSError, IntegrityError):
             return False
 
 

@@ -91,10 +91,11 @@ def test_the_certificate_of_each_input_can_be_written(flcert, tables):
     [
         ("0,1\n0\n", "line 2: every line must have 2 cells, got 1"),
         ("", "is empty"),
-        ("a,b\n", "is empty"),
-        ("0,1\n0,x\n", "line 2: invalid literal for int() with base 10: 'x'"),
-        ("0,1\n0,1.5\n", "line 2: invalid literal"),
-        ("0,-2\n", "votes must be in [0, 2**31], or -1 for no vote, got -2 from group 1 for input 0"),
+        ("a,b\n", "has a line of names and no rows"),
+        ("0,1\n0,x\n", "line 2: 'x' is not a whole number"),
+        ("0,1\n0,1.5\n", "line 2: '1.5' is not a whole number"),
+        ("x,1\n0,1\n", "line 1: 'x' is not a whole number"),
+        ("0,-2\n", "votes must be in [-1, 2**31], got -2 to 0"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused(flcert, tables, text, message):
@@ -126,10 +127,20 @@ def test_a_table_that_makes_no_sense_is_refused(flcert, tables, text, message):
         (("objects.npy",), "objects.npy cannot be read as npy: Object arrays cannot be loaded"),
         (("counts.npy", "--counts", "--rows", "inputs"), "--rows goes with a table of votes"),
         ((".",), "is not a run directory"),
+        (("unsigned.npy",), "votes must be in [-1, 2**31], got 0 to 18446744073709551615"),
+        (("votes.npy", "--truth", "negative.npy"), "labels must be at least 0, got -1"),
+        (("votes.npy", "--alpha", 0.5), "alpha has no meaning for disjoint groups"),
+        (("votes.npy", "--out", "."), ". is a directory, not a file to write"),
+        (
+            ("votes.npy", "--kind", "sampled", "--clients", 9, "--group-size", 2, "--failed", 1),
+            "--failed goes with --counts",
+        ),
     ],
 )
 def test_a_mistake_gives_a_message_and_code_2(flcert, tables, arguments, message):
     np.save("floats.npy", np.ones((2, 2)))
+    np.save("negative.npy", np.full(20, -1))
+    np.save("unsigned.npy", np.array([[0, 2**64 - 1]], dtype=np.uint64))
     np.save("objects.npy", np.array([[object()]]), allow_pickle=True)
     result = flcert("certify", *arguments)
     assert result.code == 2
@@ -146,3 +157,29 @@ def test_a_run_keeps_its_own_clients_and_can_be_certified_with_another_alpha(flc
     result = flcert("certify", "run", "--clients", 99)
     assert result.code == 2
     assert "num_clients comes from the run directory" in result.err
+
+
+def test_failed_groups_of_sampled_counts_belong_to_the_number_of_groups(flcert, tables):
+    np.save("short.npy", np.array([[490, 0]]))
+    options = ("--counts", "--kind", "sampled", "--clients", 1000, "--group-size", 2, "--json")
+    result = json.loads(flcert("certify", "short.npy", *options, "--failed", 10).out)
+    assert result["levels"] == certify.sampled([[490, 10]], num_clients=1000, group_size=2).levels.tolist()
+
+
+def test_a_vote_for_a_very_large_label_is_counted(flcert, tables):
+    np.save("large.npy", np.array([[2**31 - 1, 5]] * 9))
+    assert json.loads(flcert("certify", "large.npy", "--json").out)["levels"] == [4, 4]
+
+
+@pytest.mark.parametrize(("selection", "printed"), [("safe", "1e-07"), ("paper", "2 x 1e-07")])
+def test_the_sentence_states_the_failure_probability_and_never_rounds_it_in_our_favour(
+    flcert, tables, selection, printed
+):
+    np.save("clear.npy", np.zeros((200, 5), dtype=int))
+    options = ("--kind", "sampled", "--clients", 1000, "--group-size", 2, "--alpha", 1e-7, "--selection", selection)
+    assert f"Except with probability {printed} over the draw" in flcert("certify", "clear.npy", *options).out
+
+
+def test_an_alpha_below_what_a_float_can_hold_certifies_nothing(flcert, tables):
+    options = ("--kind", "sampled", "--clients", 1000, "--group-size", 2, "--alpha", "1e-320", "--json")
+    assert json.loads(flcert("certify", "votes.npy", *options).out)["abstained"] == 20

@@ -11,7 +11,7 @@ SMALL = ("--clients", 12, "--groups", 4, "--rounds", 2, "--engine", "inline", "-
 
 
 def test_it_shows_progress_a_table_a_sentence_and_where_the_page_is(flcert, tmp_path):
-    result = flcert("run", *SMALL)
+    result = flcert("run", *SMALL, "--rounds", 15)
     assert result.code == 0
     assert "training groups" in result.err
     assert "certified accuracy" in result.out
@@ -84,9 +84,9 @@ def test_evaluation_points_are_drawn_along_the_rounds(flcert, tmp_path):
 def test_a_group_that_fails_is_reported_and_charged(flcert, tmp_path, monkeypatch):
     (tmp_path / "grumpy.py").write_text(
         "def rule():\n"
-        "    def aggregate(updates, sizes):\n"
-        "        if len(sizes) == 4: raise RuntimeError('four is too many')\n"
-        "        return updates.mean(0)\n"
+        "    def aggregate(given):\n"
+        "        if len(given.sizes) == 4: raise RuntimeError('four is too many')\n"
+        "        return given.updates.mean(0)\n"
         "    return aggregate\n"
     )
     result = flcert("run", *SMALL, "--set", "recipe.aggregator=grumpy:rule")
@@ -100,14 +100,48 @@ def test_a_group_that_fails_is_reported_and_charged(flcert, tmp_path, monkeypatc
 
 
 def test_a_run_in_which_every_group_fails_is_an_error(flcert, tmp_path):
-    lines = ["def rule():", "    def aggregate(updates, sizes): raise RuntimeError('no')", "    return aggregate"]
+    lines = ["def rule():", "    def aggregate(given): raise RuntimeError('no')", "    return aggregate"]
     (tmp_path / "hopeless.py").write_text("\n".join(lines))
     result = flcert("run", *SMALL, "--set", "recipe.aggregator=hopeless:rule")
     assert result.code == 1
     assert "no group could be trained; group 0: RuntimeError: no" in result.err
 
 
+def test_brackets_in_names_are_printed_as_they_are(flcert, tmp_path):
+    (tmp_path / "moody.py").write_text(
+        "def rule():\n"
+        "    def aggregate(given):\n"
+        "        if len(given.sizes) == 4: raise RuntimeError('bad [/b] thing')\n"
+        "        return given.updates.mean(0)\n"
+        "    return aggregate\n"
+    )
+    options = ("--clients", 12, "--groups", 4, "--rounds", 1, "--engine", "inline", "--out", "x[/b]y")
+    result = flcert("run", *options, "--set", "recipe.aggregator=moody:rule")
+    assert result.code == 0
+    assert "bad [/b] thing" in result.err
+    assert "run directory: x[/b]y" in result.out
+
+
+def test_the_default_directory_is_in_runs_whatever_the_data_is_called(flcert, tmp_path):
+    (tmp_path / "odd.py").write_text(
+        "import numpy as np\n"
+        "from flcert import Federation\n"
+        "def load():\n"
+        "    data = (np.ones((2, 3)), np.array([0, 1]))\n"
+        "    return Federation.build('../../evil/[/b]', {'ann': data, 'bob': data}, data)\n"
+    )
+    options = ("--groups", 1, "--rounds", 1, "--engine", "inline", "--set", "data=odd:load")
+    assert flcert("run", *options).code == 0
+    assert [path.parent.name for path in tmp_path.rglob("manifest.json")] == [
+        path.name for path in (tmp_path / "runs").iterdir()
+    ]
+
+
 MISTAKES = [
+    (("--set", "recipe=3"), "recipe must be a table, got 3"),
+    (("--set", "recipe.model.options.hidden=[-2]"), "model 'mlp' raised RuntimeError"),
+    (("--cache", "SETTINGS"), "cannot be written"),
+    (("--grouping", "sampled", "--group-size", 2, "--set", "recipe.seeds=per-group"), "must all train alike"),
     (("--set", "recipe.ronds=3"), "unknown setting 'recipe.ronds'; did you mean 'recipe.rounds'?"),
     (("--set", "recipe.model=mpl"), "unknown model 'mpl'; did you mean 'mlp'?"),
     (("--set", "recipe.aggregator=fedag"), "unknown aggregator 'fedag'; did you mean 'fedavg'?"),
@@ -136,6 +170,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("options", "message"), MISTAKES, ids=lambda value: str(value)[:40])
 def test_a_mistake_gives_a_message_and_code_2_and_leaves_nothing_behind(flcert, tmp_path, options, message):
+    (tmp_path / "SETTINGS").write_text("a file where a directory should be")
     result = flcert("run", *SMALL, *options)
     assert result.code == 2
     assert message in result.err
@@ -150,3 +185,16 @@ def test_a_broken_file_is_refused(flcert, tmp_path):
     assert "broken.json is not valid JSON" in flcert("run", "broken.json").err
     (tmp_path / "list.json").write_text("[]")
     assert "list.json must hold a table of settings, got list" in flcert("run", "list.json").err
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    assert "binary.toml is not a text file" in flcert("run", "binary.toml").err
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    assert "deep.json is not valid JSON" in flcert("run", "deep.json").err
+
+
+def test_a_bug_of_ours_is_one_line_and_code_1(flcert, monkeypatch):
+    monkeypatch.setattr("flcert.pipeline.run", lambda *_, **__: 1 / 0)
+    result = flcert("run", *SMALL)
+    assert result.code == 1
+    assert (
+        result.err.strip() == "error: unexpected ZeroDivisionError: division by zero (FLCERT_TRACEBACK=1 shows where)"
+    )

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from flcert import registry
 from flcert.engines import Inline
 from flcert.store import Store
 from flcert.training import train
@@ -102,6 +103,40 @@ def test_certify_notices_a_certificate_that_does_not_follow_from_the_votes(flcer
     result = flcert("certify", "run")
     assert result.code == 1
     assert "the recorded certificate does not follow from the votes" in result.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("certificate.npz", b""),
+        ("certificate.npz", b"PK"),
+        ("manifest.json", b"[]"),
+        ("manifest.json", b"{}"),
+        ("manifest.json", b"{"),
+        ("votes.npy", b""),
+    ],
+)
+def test_a_damaged_run_directory_gives_a_message(flcert, tmp_path, name, content):
+    flcert("run", *SMALL)
+    (tmp_path / "run" / name).write_bytes(content)
+    result = flcert("certify", "run")
+    assert result.code == 2
+    assert name in result.err
+    assert flcert("run", *SMALL).code == 0
+    assert flcert("certify", "run").code == 0
+
+
+def test_predict_refuses_a_model_whose_source_was_edited(flcert, tmp_path):
+    text = "from flcert.models.mlp import MLP\nclass Net(MLP):\n    pass\n"
+    (tmp_path / "edited_net.py").write_text(text)
+    np.save(tmp_path / "inputs.npy", np.zeros((1, 64)))
+    assert flcert("run", *SMALL, "--set", "recipe.model=edited_net:Net").code == 0
+    assert flcert("predict", "run", "inputs.npy").code == 0
+    (tmp_path / "edited_net.py").write_text(text + "    def forward(self, x): return -super().forward(x)\n")
+    registry._digests.clear()  # as in a process that starts now
+    result = flcert("predict", "run", "inputs.npy")
+    assert result.code == 1
+    assert "is not as it was when this run was trained" in result.err
 
 
 @pytest.mark.parametrize("limit", [2_000, 60_000])

@@ -12,11 +12,12 @@ ROOT = Path(flcert.__file__).parent
 # Each layer may import itself and those below it.
 LAYERS = [
     {"errors"},
-    {"certify", "seeding", "files"},
+    {"certify", "seeding", "isolation", "files", "presets"},
     {"grouping", "voting", "registry", "tables"},
-    {"datasets", "models", "aggregators", "guarantee"},
+    {"datasets", "models", "aggregators", "attacks", "guarantee"},
     {"store", "engines"},
     {"training"},
+    {"evaluation"},
     {"config"},
     {"rundir"},
     {"report"},

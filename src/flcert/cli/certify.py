@@ -58,7 +58,7 @@ def certify(
     else:
         certificate, guarantee = _of_table(path, given, counts, rows)
         labels = read_labels(truth) if truth else None
-    if out:
+    if out is not None:
         write_atomic(out, _as_csv(certificate).encode())
     _print(certificate, guarantee, labels, json_)
 
@@ -84,11 +84,18 @@ def _of_run(path: Path, given: dict[str, Any]) -> "tuple[Certificate, Guarantee,
 def _of_table(path: Path, given: dict[str, Any], counts: bool, rows: Rows | None) -> "tuple[Certificate, Guarantee]":
     from flcert import voting
 
+    for option in ("alpha", "selection", "group_size"):
+        if option in given and given.get("kind", "disjoint") == "disjoint":
+            raise InputError(f"{option} has no meaning for disjoint groups; it goes with --kind sampled or enumerated")
     if counts:
         if rows:
             raise InputError("--rows goes with a table of votes, not with --counts (its rows are inputs)")
         guarantee = _guarantee(given)
         return guarantee.certify(read_counts(path)), guarantee
+    if given.get("kind") == "sampled" and given.get("num_failed"):
+        raise InputError(
+            "for sampled groups a failed group is a row of the table without votes; --failed goes with --counts"
+        )
     votes = read_votes(path, rows)
     guarantee = _guarantee({**given, "num_groups": len(votes)})
     typer.echo(f"{path}: {votes.shape[0]:,} groups x {votes.shape[1]:,} inputs", err=True)

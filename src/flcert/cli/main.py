@@ -1,14 +1,18 @@
 """The ``flcert`` command."""
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from flcert import __version__
 from flcert.cli.certify import certify
+from flcert.cli.data import data
 from flcert.cli.predict import predict
+from flcert.cli.presets import presets
 from flcert.cli.report import report
 from flcert.cli.run import run
 from flcert.cli.store import store
@@ -27,7 +31,9 @@ app.command()(run)
 app.command()(certify)
 app.command()(predict)
 app.command()(report)
+app.add_typer(presets, name="presets")
 app.add_typer(store, name="store")
+app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)
@@ -46,8 +52,13 @@ def main() -> None:
     try:
         app()
     except FlcertError as error:
-        console.print("[bold red]error:[/] ", end="")
-        console.print(str(error), markup=False)
+        console.print("[bold red]error:[/]", Text(str(error)))
         sys.exit(EXIT_USAGE if isinstance(error, InputError) else EXIT_FAILED)
     except BrokenPipeError:
+        sys.exit(EXIT_FAILED)
+    except Exception as error:
+        if os.environ.get("FLCERT_TRACEBACK"):
+            raise
+        reason = f"unexpected {type(error).__name__}: {error} (FLCERT_TRACEBACK=1 shows where)"
+        console.print("[bold red]error:[/]", Text(reason))
         sys.exit(EXIT_FAILED)

@@ -26,7 +26,12 @@ Cache = Annotated[
 
 EXIT_INTERRUPTED = 130
 
-STAGES = {"train": "training groups", "vote": "voting"}
+STAGES = {
+    "train": "training groups",
+    "vote": "voting",
+    "attacked train": "attacked groups",
+    "attacked vote": "their votes",
+}
 
 
 @contextmanager

@@ -24,7 +24,6 @@ def predict(
     Example: `flcert predict runs/first inputs.npy`
     """
     from flcert import voting
-    from flcert.guarantee import Guarantee
     from flcert.pipeline import open_ensemble
     from flcert.rundir import RunDirectory
     from flcert.tables import read_inputs
@@ -33,7 +32,7 @@ def predict(
     directory = RunDirectory.open(run)
     ensemble = open_ensemble(directory)
     counts = voting.count(ensemble.votes(read_inputs(inputs)), ensemble.num_labels)
-    guarantee = Guarantee.model_validate(directory.manifest()["guarantee"])
+    guarantee = directory.guarantee()
     certificate = guarantee.certify(counts)
     labels = guarantee.predict(counts)
     if json_:

@@ -1,11 +1,17 @@
 """Tables and sentences for the terminal."""
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from flcert.report.points import chosen_levels
+
+if TYPE_CHECKING:
+    from flcert.training import Ensemble
 
 
 def curve_table(curve: NDArray[np.float64], num_inputs: int, accuracy: float | None, what: str) -> Table:
@@ -22,12 +28,37 @@ def curve_table(curve: NDArray[np.float64], num_inputs: int, accuracy: float | N
     return table
 
 
+def groups_sentence(ensemble: "Ensemble") -> str:
+    """How many groups were trained, reused, and had nothing to train."""
+    empty = int((ensemble.grouping.sizes == 0).sum())
+    failed = len(ensemble.failures)
+    repeats = len(ensemble.grouping) - empty - failed - ensemble.trained - ensemble.reused
+    again = f" ({ensemble.damaged} because the stored model was damaged)" if ensemble.damaged else ""
+    parts = [f"{ensemble.trained:,} groups trained{again}", f"{ensemble.reused:,} reused from the store"]
+    others = {"empty": empty, "failed": failed, "the same clients as another": repeats}
+    return ", ".join([*parts, *(f"{number:,} {what}" for what, number in others.items() if number > 0)])
+
+
+def attack_sentence(figures: dict[str, Any]) -> str:
+    """What a simulated attack did."""
+    text = (
+        f"Simulated attack {figures['name']!r} by {figures['malicious']:,} clients "
+        f"in {figures['groups_attacked']:,} groups ({figures['groups_trained']:,} trained again): "
+        f"accuracy {figures['accuracy_under_attack']:.1%} instead of {figures['accuracy_without_attack']:.1%}; "
+        f"{figures['certified_changed']:,} of the {figures['certified']:,} certified labels changed."
+    )
+    if "success_rate_under_attack" not in figures:
+        return text
+    before, after = figures["success_rate_without_attack"], figures["success_rate_under_attack"]
+    return f"{text} The backdoor succeeded on {after:.1%} of stamped inputs, {before:.1%} without attack."
+
+
 def output() -> Console:
     """Standard output, as wide as the text needs where it is not a terminal."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=1000)
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=1000)
 
 
 def warn(message: str) -> None:
     """A warning on standard error."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[yellow]warning:[/] {message}")
+    Console(stderr=True, highlight=False, soft_wrap=True).print("[yellow]warning:[/]", Text(message))

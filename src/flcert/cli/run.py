@@ -15,6 +15,8 @@ def run(
     config: Annotated[
         Path | None, typer.Argument(help="A TOML or JSON file.", show_default="scikit-learn's digits")
     ] = None,
+    preset: Annotated[str | None, typer.Option(help="The paper's settings; see `flcert presets list`.")] = None,
+    scale: Annotated[float, typer.Option(help="How much of the preset, in (0, 1]: clients, groups, rounds.")] = 1.0,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting, e.g. recipe.rounds=50; repeatable."),
@@ -27,6 +29,8 @@ def run(
     group_size: Annotated[int | None, typer.Option(help="Clients in a group k (grouping.group_size).")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of training T_e (recipe.rounds).")] = None,
     alpha: Annotated[float | None, typer.Option(help="Failure probability of sampled groups.")] = None,
+    attack: Annotated[str | None, typer.Option(help="Simulate an attack as well (attack.name).")] = None,
+    malicious: Annotated[int | None, typer.Option(help="Malicious clients of that attack (attack.malicious).")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the training (recipe.seed).")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/<data>-<digest>")
@@ -43,7 +47,7 @@ def run(
 
     Example: `flcert run --groups 40 --rounds 30 --out runs/first`
     """
-    from flcert.cli.render import curve_table, output, warn
+    from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output, warn
     from flcert.config import load_config
     from flcert.engines import build
     from flcert.pipeline import run as run_pipeline
@@ -58,10 +62,12 @@ def run(
         "recipe.rounds": rounds,
         "recipe.seed": seed,
         "certificate.alpha": alpha,
+        "attack.name": attack,
+        "attack.malicious": malicious,
     }
     given = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
     sys.path[:0] = [str(place.resolve()) for place in (config.parent if config else Path(), Path())]  # users' modules
-    settings = load_config(config, [*(set_ or []), *given])
+    settings = load_config(config, [*(set_ or []), *given], preset=preset, scale=scale)
     with progress_bars(quiet) as progress:
         result = run_pipeline(settings, out, engine=build(engine, workers), store=Store(cache), progress=progress)
     ensemble = result.ensemble
@@ -72,9 +78,9 @@ def run(
         typer.echo(json.dumps({"directory": str(result.directory), "groups": counts, **result.summary}))
         return
     console, curve, inputs = output(), np.array(result.summary["certified_accuracy"]), result.summary["inputs"]
-    again = f", {ensemble.damaged} of them because the stored model was damaged" if ensemble.damaged else ""
-    empty = f", {idle} empty" if (idle := int((ensemble.grouping.sizes == 0).sum())) else ""
-    console.print(f"{ensemble.trained} groups trained{again}, {ensemble.reused} reused from the store{empty}\n")
+    console.print(f"{groups_sentence(ensemble)}\n")
     console.print(curve_table(curve, inputs, result.summary["accuracy"], "certified accuracy"))
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
+    if "attack" in result.summary:
+        console.print(f"\n{attack_sentence(result.summary['attack'])}")
     console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)
