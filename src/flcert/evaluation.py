@@ -25,7 +25,7 @@ def evaluate_attack(
     guarantee: Guarantee,
     store: Store,
     progress: Progress,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Ensemble]:
     """Train the groups that hold a malicious client again, under attack, and compare.
 
     Args:
@@ -38,7 +38,8 @@ def evaluate_attack(
 
     Returns:
         The figures, as JSON values: accuracy with and without attack, labels that changed, certified labels that
-        changed, and for a backdoor the success rate and the certified accuracy on stamped inputs.
+        changed, and for a backdoor the success rate and the certified accuracy on stamped inputs. And the attacked
+        ensemble, which knows how many groups it took to train.
     """
 
     def attacked_stage(stage: str, done: int, total: int) -> None:
@@ -56,7 +57,6 @@ def evaluate_attack(
         "name": plan.choice.name,
         "malicious": m,
         "groups_attacked": sum(bool(plan.malicious & set(group.tolist())) for group in ensemble.grouping.members),
-        "groups_trained": attacked.trained,
         "accuracy_without_attack": _share(labels["without"] == truth),
         "accuracy_under_attack": _share(labels["under"] == truth),
         "changed": int(changed.sum()),
@@ -65,13 +65,13 @@ def evaluate_attack(
     }
     trigger = getattr(attacks.build(plan.choice), "trigger", None)
     if trigger is None:
-        return figures
+        return figures, attacked
     target = attacks.build(plan.choice).target  # type: ignore[attr-defined]
     stamped = {
         name: _counts(workers, trained, store, attacked_stage, trigger)
         for name, trained in (("without", ensemble), ("under", attacked))
     }
-    return figures | _backdoor_figures(stamped, truth, target, guarantee)
+    return figures | _backdoor_figures(stamped, truth, target, guarantee), attacked
 
 
 def _backdoor_figures(

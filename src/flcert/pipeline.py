@@ -2,7 +2,7 @@
 
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class RunResult:
         guarantee: which theorem, with its numbers.
         certificate: of the test inputs.
         ensemble: the trained groups; it knows what was trained and what was reused.
+        attacked: the same under the simulated attack, if there is one.
     """
 
     directory: Path
@@ -52,6 +53,7 @@ class RunResult:
     guarantee: Guarantee
     certificate: Certificate
     ensemble: Ensemble
+    attacked: Ensemble | None = None
 
 
 def run(
@@ -92,8 +94,11 @@ def run(
             alpha=config.certificate.alpha,
             selection=config.certificate.selection,
         )
-        attacked = evaluate_attack(workers, ensemble, plan, guarantee, store, progress) if plan else None
-    return _conclude(run_directory, config, federation, ensemble, votes, guarantee, attacked)
+        figures, attacked = None, None
+        if plan:
+            figures, attacked = evaluate_attack(workers, ensemble, plan, guarantee, store, progress)
+    result = _conclude(run_directory, config, federation, ensemble, votes, guarantee, figures)
+    return replace(result, attacked=attacked)
 
 
 def _attack_plan(config: Config, federation: Federation) -> AttackPlan | None:
@@ -119,7 +124,7 @@ def _conclude(
     ensemble: Ensemble,
     votes: dict[int, Votes],
     guarantee: Guarantee,
-    attacked: dict[str, Any] | None,
+    attack_figures: dict[str, Any] | None,
 ) -> RunResult:
     """Certify and write everything that follows from the votes; the manifest last, as the mark of a finished run."""
     from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
@@ -132,8 +137,8 @@ def _conclude(
         curves[number] = certified_accuracy(certificate, truth)
     accuracy = float(np.mean(guarantee.predict(counts) == truth))
     summary = summarise(certificate, curves[config.recipe.rounds], accuracy, guarantee)
-    if attacked:
-        summary["attack"] = attacked
+    if attack_figures:
+        summary["attack"] = attack_figures
     run_directory.write_array("votes", votes[config.recipe.rounds])
     run_directory.write_array("truth", truth)
     run_directory.write_certificate(certificate, truth)

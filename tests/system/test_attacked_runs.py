@@ -72,6 +72,10 @@ def test_a_run_reports_what_a_backdoor_did(flcert, tmp_path):
     assert figures["certified"] > 0
     assert 0 <= figures["success_rate_without_attack"] <= figures["success_rate_under_attack"] <= 1
     assert figures["certified_accuracy_on_stamped_inputs"][0] > 0.5
+    before = (tmp_path / "run" / "summary.json").read_bytes()
+    again = flcert("run", *COMMON, "--attack", "backdoor", "--malicious", 3, "--set", "attack.options.target=5")
+    assert "(0 trained for it)" in again.out
+    assert (tmp_path / "run" / "summary.json").read_bytes() == before
 
 
 def test_a_backdoor_takes_over_the_single_global_model(flcert, tmp_path):

@@ -4,11 +4,16 @@ import csv
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flcert.cli.options import Json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flcert.certify.result import Counts
 
 
 def predict(
@@ -40,12 +45,23 @@ def predict(
             "labels": labels.tolist(),
             "levels": certificate.levels.tolist(),
             "abstained": certificate.abstained.tolist(),
-            "votes": counts.tolist(),
+            "votes": list(_votes(counts)),
         }
         typer.echo(json.dumps(result))
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(("input", "label", "level", "abstained", *(f"votes_{label}" for label in range(counts.shape[1]))))
-    for position, row in enumerate(counts):
+    writer.writerow(("input", "label", "level", "abstained", "votes"))
+    for position, votes in enumerate(_votes(counts)):
         level, abstained = certificate.levels[position], int(certificate.abstained[position])
-        writer.writerow((position, labels[position], level, abstained, *row))
+        tally = " ".join(f"{label}:{number}" for label, number in votes.items())
+        writer.writerow((position, labels[position], level, abstained, tally))
+
+
+def _votes(counts: "Counts") -> "Iterator[dict[int, int]]":
+    """For each input the labels that have votes, most first."""
+    from scipy.sparse import csr_array
+
+    table = csr_array(counts)
+    for start, end in zip(table.indptr, table.indptr[1:], strict=False):
+        pairs = zip(table.indices[start:end].tolist(), table.data[start:end].tolist(), strict=True)
+        yield dict(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))

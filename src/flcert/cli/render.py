@@ -39,11 +39,11 @@ def groups_sentence(ensemble: "Ensemble") -> str:
     return ", ".join([*parts, *(f"{number:,} {what}" for what, number in others.items() if number > 0)])
 
 
-def attack_sentence(figures: dict[str, Any]) -> str:
-    """What a simulated attack did."""
+def attack_sentence(figures: dict[str, Any], trained: int) -> str:
+    """What a simulated attack did, and how many groups were trained for it."""
     text = (
         f"Simulated attack {figures['name']!r} by {figures['malicious']:,} clients "
-        f"in {figures['groups_attacked']:,} groups ({figures['groups_trained']:,} trained again): "
+        f"in {figures['groups_attacked']:,} groups ({trained:,} trained for it): "
         f"accuracy {figures['accuracy_under_attack']:.1%} instead of {figures['accuracy_without_attack']:.1%}; "
         f"{figures['certified_changed']:,} of the {figures['certified']:,} certified labels changed."
     )

@@ -75,12 +75,14 @@ def run(
         warn(f"group {group} has no model and counts as a vote for the strongest rival: {reason}")
     if json_:
         counts = {"trained": ensemble.trained, "reused": ensemble.reused, "damaged": ensemble.damaged}
+        if result.attacked:
+            counts["trained_under_attack"] = result.attacked.trained
         typer.echo(json.dumps({"directory": str(result.directory), "groups": counts, **result.summary}))
         return
     console, curve, inputs = output(), np.array(result.summary["certified_accuracy"]), result.summary["inputs"]
     console.print(f"{groups_sentence(ensemble)}\n")
     console.print(curve_table(curve, inputs, result.summary["accuracy"], "certified accuracy"))
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
-    if "attack" in result.summary:
-        console.print(f"\n{attack_sentence(result.summary['attack'])}")
+    if result.attacked:
+        console.print(f"\n{attack_sentence(result.summary['attack'], result.attacked.trained)}")
     console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)
