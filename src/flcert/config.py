@@ -15,7 +15,8 @@ from flcert.certify.sampled import Selection
 from flcert.errors import InputError, unknown_name
 from flcert.grouping import Grouping
 from flcert.registry import Choice, Strict, complaint
-from flcert.training.recipe import Recipe
+from flcert.training.recipe import Recipe, Variant
+from flcert.training.smoothing import Smoothing
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -74,7 +75,7 @@ class SimulatedAttack(Choice):
         seed: of the draw and of the attacker.
     """
 
-    malicious: Annotated[int, Field(gt=0)] | tuple[str, ...]
+    malicious: Annotated[int, Field(gt=0)] | Annotated[tuple[str, ...], Field(min_length=1)]
     seed: Seed = 0
 
 
@@ -113,6 +114,8 @@ _TABLES: dict[str, type[BaseModel]] = {
     "aggregator": Choice,
     "certificate": Proof,
     "attack": SimulatedAttack,
+    "smoothing": Smoothing,
+    "variants": Variant,
     **_GROUPINGS,
 }
 
@@ -128,11 +131,11 @@ def load_config(
         preset: a name from ``flcert.presets``, in place of a file.
         scale: how much of the preset; see ``flcert.presets.values``.
     """
-    if path and preset:
+    if path and preset is not None:
         raise InputError(f"give a configuration or a preset, not both, got {path} and {preset}")
-    if scale != 1 and not preset:
+    if scale != 1 and preset is None:
         raise InputError(f"scale goes with a preset, got {scale} without one")
-    values = presets.values(preset, scale) if preset else _read(path) if path else {}
+    values = presets.values(preset, scale) if preset is not None else _read(path) if path else {}
     for override in overrides:
         _apply(values, override)
     return parse_config(values)
@@ -226,6 +229,8 @@ def _explained(failure: ValidationError) -> InputError:
     first = failure.errors()[0]
     if first["type"] == "union_tag_invalid":
         return unknown_name("grouping.kind", first["ctx"]["tag"], _GROUPINGS)
+    if first["loc"][:2] == ("attack", "malicious") and first["type"] != "missing":
+        return InputError(f"attack.malicious must be a number from 1 or a list of user ids, got {first['input']!r}")
     path = [str(part) for part in first["loc"] if part not in _GROUPINGS]
     return complaint(failure, ".".join(path), _keys_beside(path, first["loc"]))
 

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from flcert import certify, voting
 from flcert.certify.result import Certificate, Counts, IntArray
 from flcert.certify.sampled import Selection
@@ -33,10 +35,10 @@ class Guarantee(Strict):
     """
 
     kind: GuaranteeKind = "disjoint"
-    num_clients: int | None = None
-    group_size: int | None = None
-    num_groups: int | None = None
-    num_failed: int = 0
+    num_clients: int | None = Field(default=None, ge=1)
+    group_size: int | None = Field(default=None, ge=1)
+    num_groups: int | None = Field(default=None, ge=1)
+    num_failed: int = Field(default=0, ge=0)
     alpha: float = 0.001
     selection: Selection = "safe"
     tie_seed: int = 0

@@ -126,7 +126,7 @@ def _conclude(
     guarantee: Guarantee,
     attack_figures: dict[str, Any] | None,
 ) -> RunResult:
-    """Certify and write everything that follows from the votes; the manifest last, as the mark of a finished run."""
+    """Certify and write everything that follows from the votes; the manifest before the report, which needs it."""
     from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
 
     truth = federation.test_labels
@@ -149,8 +149,8 @@ def _conclude(
     write_json(run_directory.path / "summary.json", summary)
     write_json(run_directory.path / "groups.json", _group_ids(ensemble.grouping, federation))
     manifest = _manifest(config, federation, ensemble, guarantee)
-    write_report(run_directory, manifest)
     write_json(run_directory.path / "manifest.json", manifest)
+    write_report(run_directory)
     return RunResult(run_directory.path, summary, guarantee, certificate, ensemble)
 
 
@@ -170,7 +170,7 @@ def summarise(
 
 
 def _manifest(config: Config, federation: Federation, ensemble: Ensemble, guarantee: Guarantee) -> dict[str, Any]:
-    keys = ensemble.model_keys()
+    keys, diverged = ensemble.model_keys(), ensemble.diverged()
     return {
         "versions": {name: version(name) for name in VERSIONED} | {"python": platform.python_version()},
         "platform": f"{platform.system()} {platform.machine()}",
@@ -192,6 +192,7 @@ def _manifest(config: Config, federation: Federation, ensemble: Ensemble, guaran
                 "clients": int(size),
                 "model": keys.get(group),
                 "failure": ensemble.failures.get(group),
+                "finite": group not in diverged,
                 "substitute": _substitute(config.recipe.of_group(group), int(size)),
             }
             for group, size in enumerate(ensemble.grouping.sizes)

@@ -56,7 +56,7 @@ def build(family: str, entries: Mapping[str, Factory], choice: Choice, **context
         return factory(**context, **options)
     except FlcertError:
         raise
-    except Exception as error:  # a user's code may raise anything
+    except (Exception, SystemExit) as error:  # a user's code may raise anything
         raise InputError(f"{where} raised {type(error).__name__}: {error}") from error
 
 
@@ -102,9 +102,10 @@ _digests: dict[str, str] = {}  # by module, taken when this process imported it
 
 def _sources(top: ModuleType) -> list[Path]:
     """The files of a package; or of a module and those beside it, if it is not installed among many others."""
-    if top.__file__ is None:
+    source = getattr(top, "__file__", None)
+    if source is None:
         return []
-    file = Path(top.__file__)
+    file = Path(source)
     if file.name == "__init__.py":
         return sorted(file.parent.rglob("*.py"))
     return [file] if "site-packages" in file.parts else sorted(file.parent.glob("*.py"))
@@ -122,7 +123,7 @@ def _import(family: str, name: str) -> Factory:
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise anything
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{family} {name!r}: cannot import module {module_name!r} ({reason})") from None
     source_digest(name)

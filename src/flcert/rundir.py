@@ -18,14 +18,15 @@ import io
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from flcert.certify.result import Certificate
 from flcert.config import Config, parse_config
@@ -36,7 +37,44 @@ from flcert.registry import complaint
 from flcert.store import Arrays, Store, unpack
 from flcert.tables import load_npy
 
-MANIFEST_KEYS = ("versions", "platform", "sources", "data", "guarantee", "groups")
+
+class DataFacts(BaseModel):
+    """What the manifest tells of the data."""
+
+    name: str
+    clients: int
+    test_inputs: int
+    input_shape: list[int]
+    input_dtype: Literal["float32", "int64"]
+    labels: int
+
+
+class GroupFacts(BaseModel):
+    """What the manifest tells of a group."""
+
+    clients: int
+    model: str | None
+    failure: str | None
+
+
+class Manifest(BaseModel):
+    """What must be in a manifest for the run to be used."""
+
+    versions: dict[str, str]
+    platform: str
+    sources: list[str]
+    data: DataFacts
+    guarantee: Guarantee
+    groups: list[GroupFacts]
+
+
+class Summary(BaseModel):
+    """What must be in a summary for the report."""
+
+    inputs: int
+    accuracy: float
+    abstained: int
+    certified_accuracy: list[float]
 
 
 @dataclass(frozen=True)
@@ -82,7 +120,8 @@ class RunDirectory:
                 _link_or_copy(store.path(key), temporary)
                 temporary.replace(target)
             except OSError as error:
-                temporary.unlink(missing_ok=True)
+                with suppress(OSError):
+                    temporary.unlink(missing_ok=True)
                 raise RunError(f"cannot write {target}: {error.strerror}") from None
 
     def load_model(self, group: int, key: str) -> Arrays:
@@ -100,18 +139,33 @@ class RunDirectory:
 
     def manifest(self) -> dict[str, Any]:
         """What was recorded about the run."""
-        manifest: dict[str, Any] = read_json(self.path / "manifest.json")
-        missing = [key for key in MANIFEST_KEYS if not isinstance(manifest, dict) or key not in manifest]
-        if missing:
-            raise InputError(f"{self.path / 'manifest.json'} is damaged: it has no {missing[0]!r}")
-        return manifest
+        return self._read("manifest.json", Manifest)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures in short."""
+        return self._read("summary.json", Summary)
 
     def guarantee(self) -> Guarantee:
         """Which theorem applies to the run's votes."""
+        return Guarantee.model_validate(self.manifest()["guarantee"])
+
+    def truth(self) -> NDArray[np.generic]:
+        """The true labels of the test inputs."""
+        truth = self.array("truth")
+        expected = self.manifest()["data"]["test_inputs"]
+        if truth.shape != (expected,):
+            raise InputError(f"{self.path / 'truth.npy'} must hold {expected} labels, got shape {truth.shape}")
+        return truth
+
+    def _read(self, name: str, schema: type[BaseModel]) -> dict[str, Any]:
+        """A JSON file of the run, refused if it is not what a run writes."""
+        values: dict[str, Any] = read_json(self.path / name)
         try:
-            return Guarantee.model_validate(self.manifest()["guarantee"])
+            schema.model_validate(values)
         except ValidationError as failure:
-            raise complaint(failure, f"{self.path / 'manifest.json'}: guarantee") from None
+            key = ".".join(str(part) for part in failure.errors()[0]["loc"])
+            raise complaint(failure, f"{self.path / name} is damaged: {key or 'it'}") from None
+        return values
 
     def array(self, name: str) -> NDArray[np.generic]:
         """An npy file of the run, by its name without the ending."""
@@ -134,12 +188,15 @@ class RunDirectory:
 
     def certificate(self) -> Certificate:
         """What ``write_certificate`` wrote."""
-        file = self.path / "certificate.npz"
+        file, expected = self.path / "certificate.npz", (self.manifest()["data"]["test_inputs"],)
         try:
             with np.load(file, allow_pickle=False) as arrays:
-                return Certificate(arrays["labels"], arrays["levels"], arrays["abstained"])
+                found = [arrays[name] for name in ("labels", "levels", "abstained")]
         except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, BadZipFile) as error:
             raise InputError(f"cannot read {file}: {error}") from None
+        if any(array.shape != expected for array in found):
+            raise InputError(f"{file} must hold {expected[0]} labels and levels, got shape {found[0].shape}")
+        return Certificate(*found)
 
     def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Write a CSV file."""

@@ -75,8 +75,10 @@ def _integers(path: Path, what: str, cell: Callable[[str], int]) -> NDArray[np.i
         raise InputError(f"{path} must hold a table of {what}, got shape {table.shape}")
     if not np.issubdtype(table.dtype, np.integer):
         raise InputError(f"{path}: {what} must be integers, got dtype {table.dtype}")
-    if int(table.min()) < NO_VOTE or int(table.max()) > 2**31:
-        raise InputError(f"{path}: {what} must be in [{NO_VOTE}, 2**31], got {int(table.min())} to {int(table.max())}")
+    if int(table.min()) < NO_VOTE or int(table.max()) >= 2**31:
+        raise InputError(
+            f"{path}: {what} must be in [{NO_VOTE}, 2**31 - 1], got {int(table.min())} to {int(table.max())}"
+        )
     return table.astype(np.int64)
 
 

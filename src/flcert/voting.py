@@ -99,7 +99,7 @@ def _checked_votes(votes: ArrayLike, num_labels: int | None) -> NDArray[np.integ
     wrong = (table < NO_VOTE) | (table >= (num_labels or 2**31))
     if wrong.any():
         group, example = np.argwhere(wrong)[0]
-        highest = f"{num_labels - 1}" if num_labels else "2**31"
+        highest = f"{num_labels - 1}" if num_labels else "2**31 - 1"
         raise InputError(
             f"votes must be in [0, {highest}], or {NO_VOTE} for no vote, got {table[group, example]} "
             f"from group {group} for input {example}"

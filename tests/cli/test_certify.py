@@ -95,7 +95,7 @@ def test_the_certificate_of_each_input_can_be_written(flcert, tables):
         ("0,1\n0,x\n", "line 2: 'x' is not a whole number"),
         ("0,1\n0,1.5\n", "line 2: '1.5' is not a whole number"),
         ("x,1\n0,1\n", "line 1: 'x' is not a whole number"),
-        ("0,-2\n", "votes must be in [-1, 2**31], got -2 to 0"),
+        ("0,-2\n", "votes must be in [-1, 2**31 - 1], got -2 to 0"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused(flcert, tables, text, message):
@@ -127,9 +127,10 @@ def test_a_table_that_makes_no_sense_is_refused(flcert, tables, text, message):
         (("objects.npy",), "objects.npy cannot be read as npy: Object arrays cannot be loaded"),
         (("counts.npy", "--counts", "--rows", "inputs"), "--rows goes with a table of votes"),
         ((".",), "is not a run directory"),
-        (("unsigned.npy",), "votes must be in [-1, 2**31], got 0 to 18446744073709551615"),
+        (("unsigned.npy",), "votes must be in [-1, 2**31 - 1], got 0 to 18446744073709551615"),
         (("votes.npy", "--truth", "negative.npy"), "labels must be at least 0, got -1"),
         (("votes.npy", "--alpha", 0.5), "alpha has no meaning for disjoint groups"),
+        (("votes.npy", "--clients", -5), "num_clients must be greater than or equal to 1, got -5"),
         (("votes.npy", "--out", "."), ". is a directory, not a file to write"),
         (
             ("votes.npy", "--kind", "sampled", "--clients", 9, "--group-size", 2, "--failed", 1),

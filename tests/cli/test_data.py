@@ -265,3 +265,11 @@ def test_nothing_names_the_host_of_a_package_registry():
         for origin in entry.origins:
             assert origin.kind == "web" or "/" not in origin.address
         assert all(len(digest) == 64 for digests in entry.files.values() for digest in digests)
+
+
+@pytest.mark.parametrize("place", ["nowhere", "a file"])
+def test_a_directory_of_the_user_s_that_is_none_is_refused(flcert, tmp_path, place):
+    (tmp_path / "a file").write_text("")
+    result = flcert("data", "get", "mnist", "--from", tmp_path / place, "--data-dir", tmp_path / "data")
+    assert result.code == 2
+    assert f"{tmp_path / place} is not a directory that could hold the files of mnist" in result.err

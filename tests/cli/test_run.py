@@ -1,6 +1,7 @@
 """``flcert run`` and what it writes."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -99,12 +100,45 @@ def test_a_group_that_fails_is_reported_and_charged(flcert, tmp_path, monkeypatc
     assert "four is too many" in (tmp_path / "run" / "report.html").read_text()
 
 
+RULE = """
+def rule():
+    def aggregate(given):
+        if given.updates.abs().sum() > 0: raise RuntimeError("no")
+        return given.updates[0]
+    return aggregate
+"""
+
+
 def test_a_run_in_which_every_group_fails_is_an_error(flcert, tmp_path):
-    lines = ["def rule():", "    def aggregate(given): raise RuntimeError('no')", "    return aggregate"]
-    (tmp_path / "hopeless.py").write_text("\n".join(lines))
+    (tmp_path / "hopeless.py").write_text(RULE)
     result = flcert("run", *SMALL, "--set", "recipe.aggregator=hopeless:rule")
     assert result.code == 1
     assert "no group could be trained; group 0: RuntimeError: no" in result.err
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("None", "must give torch.float32 of shape (4810,), got NoneType"),
+        ("given.updates.mean()", "must give torch.float32 of shape (4810,), got torch.float32 of shape ()"),
+        ("given.updates.long()[0]", "got torch.int64 of shape (4810,)"),
+        ("1 / 0", "aggregator 'wrong:rule' raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_aggregator_that_gives_something_else_is_refused_before_training(flcert, tmp_path, returned, message):
+    (tmp_path / "wrong.py").write_text(f"def rule():\n    return lambda given: {returned}\n")
+    result = flcert("run", *SMALL, "--set", "recipe.aggregator=wrong:rule")
+    assert result.code == 2
+    assert message in result.err
+    sys.modules.pop("wrong")
+
+
+def test_models_that_diverged_are_pointed_out(flcert, tmp_path):
+    result = flcert("run", *SMALL, "--set", "recipe.learning_rate=1e38")
+    assert result.code == 0
+    assert "4 models are not finite and vote for label 0" in result.err
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert [entry["finite"] for entry in manifest["groups"]] == [False] * 4
 
 
 def test_brackets_in_names_are_printed_as_they_are(flcert, tmp_path):
@@ -138,6 +172,10 @@ def test_the_default_directory_is_in_runs_whatever_the_data_is_called(flcert, tm
 
 
 MISTAKES = [
+    (("--preset", ""), "unknown preset ''"),
+    (("--set", "recipe.smoothing.sigmo=1"), "did you mean 'recipe.smoothing.sigma'?"),
+    (("--attack", "zero", "--set", "attack.malicious=[]"), "must be a number from 1 or a list of user ids, got []"),
+    (("--set", "recipe.model=builtins:dict"), "must be a torch.nn.Module, got dict"),
     (("--set", "recipe=3"), "recipe must be a table, got 3"),
     (("--set", "recipe.model.options.hidden=[-2]"), "model 'mlp' raised RuntimeError"),
     (("--cache", "SETTINGS"), "cannot be written"),

@@ -1,5 +1,8 @@
 """Files that were altered, truncated or belong to another run are noticed, never used."""
 
+import io
+import json
+import shutil
 import subprocess
 import sys
 
@@ -105,6 +108,33 @@ def test_certify_notices_a_certificate_that_does_not_follow_from_the_votes(flcer
     assert "the recorded certificate does not follow from the votes" in result.err
 
 
+def damaged(directory, how):
+    if how == "shorter":
+        buffer = io.BytesIO()
+        np.save(buffer, np.zeros(3, dtype=np.int64))
+        return buffer.getvalue()
+    manifest = json.loads((directory / "run" / "manifest.json").read_text())
+    manifest["data" if how == "labels" else "guarantee"][how] = "nonsense"
+    return json.dumps(manifest).encode()
+
+
+def test_the_report_refuses_a_summary_that_is_not_one(flcert, tmp_path):
+    flcert("run", *SMALL)
+    (tmp_path / "run" / "summary.json").write_text("{}")
+    result = flcert("report", "run")
+    assert result.code == 2
+    assert "summary.json is damaged: inputs is needed, but was not given" in result.err
+
+
+def test_a_file_where_the_models_should_be_gives_a_message(flcert, tmp_path):
+    flcert("run", *SMALL)
+    shutil.rmtree(tmp_path / "run" / "models")
+    (tmp_path / "run" / "models").write_text("in the way")
+    result = flcert("run", *SMALL)
+    assert result.code == 1
+    assert "cannot write run/models" in result.err
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -113,15 +143,20 @@ def test_certify_notices_a_certificate_that_does_not_follow_from_the_votes(flcer
         ("manifest.json", b"[]"),
         ("manifest.json", b"{}"),
         ("manifest.json", b"{"),
+        ("manifest.json", "labels"),
+        ("manifest.json", "kind"),
         ("votes.npy", b""),
+        ("truth.npy", "shorter"),
     ],
 )
 def test_a_damaged_run_directory_gives_a_message(flcert, tmp_path, name, content):
     flcert("run", *SMALL)
-    (tmp_path / "run" / name).write_bytes(content)
+    (tmp_path / "run" / name).write_bytes(content if isinstance(content, bytes) else damaged(tmp_path, content))
     result = flcert("certify", "run")
     assert result.code == 2
     assert name in result.err
+    assert "unexpected" not in result.err
+    assert "unexpected" not in flcert("report", "run").err
     assert flcert("run", *SMALL).code == 0
     assert flcert("certify", "run").code == 0
 

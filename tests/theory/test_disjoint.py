@@ -109,7 +109,7 @@ def test_an_input_without_votes_abstains():
     ("counts", "message"),
     [
         ([[1.0, 2.0]], "counts must be integers, got dtype float64"),
-        ([[-1, 2]], r"counts must be in \[0, 2\*\*31\], got -1"),
+        ([[-1, 2]], r"counts must be in \[0, 2\*\*31 - 1\], got -1"),
         ([[3]], r"at least 1 input and 2 labels, got shape \(1, 1\)"),
         (np.zeros((0, 3), dtype=int), r"got shape \(0, 3\)"),
         ([1, 2], r"got shape \(2,\)"),

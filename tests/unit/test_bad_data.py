@@ -1,10 +1,12 @@
 """A user's data that cannot be right is refused with a message that says whose and why."""
 
 import io
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from flcert import datasets, models
@@ -147,6 +149,8 @@ class Grumpy(nn.Module):
     def __init__(self, input_shape, num_labels, mood="init"):  # noqa: ARG002 (as every model)
         super().__init__()
         self.mood = mood
+        self.bias = nn.Parameter(torch.zeros(1, dtype=torch.bfloat16 if mood == "narrow" else torch.float32))
+        self.bias.requires_grad_(mood != "frozen")
         if mood == "init":
             raise KeyError("no")
 
@@ -161,6 +165,8 @@ class Grumpy(nn.Module):
         ("raise", "the model cannot read an input of shape .*: AttributeError"),
         ("tuple", "must give a tensor of floating-point scores, got tuple"),
         ("none", "must give a tensor of floating-point scores, got NoneType"),
+        ("frozen", "the model has no parameters to train"),
+        ("narrow", "parameters must be float32, got torch.bfloat16 for 'bias'"),
     ],
 )
 def test_a_model_that_does_something_else_is_refused(mood, message, federation, grouping, store):
@@ -185,10 +191,20 @@ def raising():
     raise RuntimeError("bad day")
 
 
+def leaving():
+    sys.exit(5)
+
+
+def numbered():
+    return Federation.build("numbers", {1: GOOD}, GOOD)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("tests.unit.test_bad_data:raising", "raised RuntimeError: bad day"),
+        ("tests.unit.test_bad_data:leaving", "raised SystemExit: 5"),
+        ("tests.unit.test_bad_data:numbered", "user ids must be strings, got 1 of type int"),
         ("tests.unit.test_bad_data:hinted", "must return a flcert.Federation, got int"),
         ("os:getcwd", "must return a flcert.Federation, got str"),
         (":f", "cannot import module ''"),

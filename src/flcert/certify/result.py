@@ -47,8 +47,8 @@ def checked_counts(counts: CountsLike) -> Counts:
     if not np.issubdtype(table.dtype, np.integer):
         raise InputError(f"counts must be integers, got dtype {table.dtype}")
     low, high = int(table.min()), int(table.max())
-    if low < 0 or high > 2**31:
-        raise InputError(f"counts must be in [0, 2**31], got {low if low < 0 else high}")
+    if low < 0 or high >= 2**31:
+        raise InputError(f"counts must be in [0, 2**31 - 1], got {low if low < 0 else high}")
     if isinstance(table, np.ndarray):
         return table.astype(np.int64, copy=False)
     return _canonical(table)

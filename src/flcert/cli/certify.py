@@ -78,7 +78,7 @@ def _of_run(path: Path, given: dict[str, Any]) -> "tuple[Certificate, Guarantee,
         for name in ("labels", "levels", "abstained"):
             if not np.array_equal(getattr(certificate, name), getattr(recorded, name)):
                 raise IntegrityError(f"{path}: the recorded certificate does not follow from the votes ({name} differ)")
-    return certificate, guarantee, directory.array("truth")
+    return certificate, guarantee, directory.truth()
 
 
 def _of_table(path: Path, given: dict[str, Any], counts: bool, rows: Rows | None) -> "tuple[Certificate, Guarantee]":

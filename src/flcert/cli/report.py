@@ -14,5 +14,4 @@ def report(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> Non
     from flcert.report.page import write_report
     from flcert.rundir import RunDirectory
 
-    directory = RunDirectory.open(run)
-    typer.echo(write_report(directory, directory.manifest()))
+    typer.echo(write_report(RunDirectory.open(run)))

@@ -73,6 +73,8 @@ def run(
     ensemble = result.ensemble
     for group, reason in ensemble.failures.items():
         warn(f"group {group} has no model and counts as a vote for the strongest rival: {reason}")
+    if diverged := result.ensemble.diverged():
+        warn(f"{len(diverged)} models are not finite and vote for label 0; is the learning rate too high?")
     if json_:
         counts = {"trained": ensemble.trained, "reused": ensemble.reused, "damaged": ensemble.damaged}
         if result.attacked:

@@ -190,6 +190,9 @@ def _check_examples(
 
 
 def _check(federation: Federation) -> None:
+    for user in federation.ids:
+        if not isinstance(user, str):
+            raise InputError(f"user ids must be strings, got {user!r} of type {type(user).__name__}")
     sizes = np.diff(federation.offsets)
     if len(federation.ids) == 0 or len(sizes) != len(federation.ids):
         raise InputError(f"{len(federation.ids)} ids need {len(federation.ids) + 1} offsets, got {len(sizes) + 1}")

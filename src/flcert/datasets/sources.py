@@ -110,6 +110,8 @@ def get(name: str, directory: Path | None = None, *, given: Path | None = None, 
     Raises:
         RunError: no origin has them; the message says what to download, from where, and where to put it.
     """
+    if given is not None and not given.is_dir():
+        raise InputError(f"{given} is not a directory that could hold the files of {name}")
     done: list[str] = []
     for wanted in (name, *source(name).needs):
         entry, folder = source(wanted), data_directory(directory) / wanted

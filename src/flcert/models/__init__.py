@@ -35,6 +35,11 @@ def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: i
 
 def check_output(model: nn.Module, example: torch.Tensor, num_labels: int) -> None:
     """Refuse a model that does not turn one example into one score for each label."""
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError("the model has no parameters to train")
+    for name, parameter in model.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise InputError(f"the model's parameters must be float32, got {parameter.dtype} for {name!r}")
     model.eval()
     with torch.no_grad():
         try:
@@ -43,7 +48,8 @@ def check_output(model: nn.Module, example: torch.Tensor, num_labels: int) -> No
             reason = f"{type(error).__name__}: {error}"
             raise InputError(f"the model cannot read an input of shape {tuple(example.shape)}: {reason}") from None
     if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
-        raise InputError(f"the model must give a tensor of floating-point scores, got {type(scores).__name__}")
+        got = scores.dtype if isinstance(scores, torch.Tensor) else type(scores).__name__
+        raise InputError(f"the model must give a tensor of floating-point scores, got {got}")
     if tuple(scores.shape) != (1, num_labels):
         raise InputError(
             f"the model must give one score for each of the {num_labels} labels, "

@@ -9,16 +9,16 @@ import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert.files import read_json, write_atomic
-from flcert.guarantee import Guarantee
+from flcert.files import write_atomic
 from flcert.report import figures
 from flcert.report.points import Curve, chosen_levels, proof_sentence
 from flcert.rundir import RunDirectory
 
 
-def write_report(run_directory: RunDirectory, manifest: dict[str, Any]) -> Path:
+def write_report(run_directory: RunDirectory) -> Path:
     """Draw the figures and write report.html from what the run directory holds; returns the page's path."""
-    summary = read_json(run_directory.path / "summary.json")
+    manifest = run_directory.manifest()
+    summary = run_directory.summary()
     curve = np.array(summary["certified_accuracy"])
     drawn = _draw(run_directory, manifest, curve, summary["accuracy"])
     images = {}
@@ -26,7 +26,7 @@ def write_report(run_directory: RunDirectory, manifest: dict[str, Any]) -> Path:
         for form in ("png", "svg"):
             write_atomic(run_directory.path / "figures" / f"{name}.{form}", figures.rendered(figure, form))
         images[name] = base64.b64encode(figures.rendered(figure, "svg")).decode()
-    guarantee = Guarantee.model_validate(manifest["guarantee"])
+    guarantee = run_directory.guarantee()
     page = _template().render(
         images=images,
         summary=summary,
@@ -44,7 +44,7 @@ def write_report(run_directory: RunDirectory, manifest: dict[str, Any]) -> Path:
 
 
 def _draw(run_directory: RunDirectory, manifest: dict[str, Any], curve: Curve, accuracy: float) -> dict[str, Any]:
-    certificate, truth = run_directory.certificate(), run_directory.array("truth")
+    certificate, truth = run_directory.certificate(), run_directory.truth()
     sizes = np.array([entry["clients"] for entry in manifest["groups"]])
     drawn = {
         "curve": figures.curve_figure(curve, accuracy),

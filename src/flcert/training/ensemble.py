@@ -51,6 +51,14 @@ class Ensemble:
         """The key of each group's model after this many rounds, by default all; groups without one are left out."""
         return {group: keys[rounds or self.recipe.rounds] for group, keys in enumerate(self.keys) if keys}
 
+    def diverged(self) -> set[int]:
+        """Groups whose model has values that are not finite; such a model mostly votes for label 0."""
+        return {
+            group
+            for group, key in self.model_keys().items()
+            if not all(np.isfinite(array).all() for array in self.load(key).values())
+        }
+
     def new_module(self, group: int) -> nn.Module:
         """A module that the group's arrays fit into, made as it was for training."""
         recipe = self.recipe.of_group(group)

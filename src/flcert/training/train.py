@@ -9,16 +9,19 @@ import torch
 from numpy.typing import NDArray
 
 from flcert import aggregators, models
+from flcert.aggregators import Round
 from flcert.attacks import AttackPlan
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Workers
 from flcert.errors import InputError, RunError
 from flcert.grouping import Grouping
+from flcert.isolation import one_thread, own_generators
 from flcert.registry import Choice
 from flcert.store import Arrays, Store
 from flcert.training.ensemble import Ensemble
 from flcert.training.fill import Job, Progress, fill, silent
 from flcert.training.group import GroupTask, group_key, recipe_sources, train_group
+from flcert.training.local import Replica
 from flcert.training.recipe import Recipe
 from flcert.training.vote import Votes, VoteTask, vote_on_test_set, votes_key
 from flcert.voting import NO_VOTE
@@ -132,11 +135,35 @@ def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> 
             "sampled groups must all train alike: Theorem 1 needs a model that depends on a group's clients, not on "
             "which draw it was; seeds='per-group' and variants go with hashed or enumerated groups"
         )
-    for choice in (recipe.of_group(group).aggregator for group in range(max(1, len(recipe.variants)))):
-        if aggregators.uses_root(aggregators.build(choice)) and len(federation.root_labels) == 0:
-            raise InputError(f"aggregator {choice.name!r} needs a root set of the server (num_root)")
     module = models.build(recipe.model, federation.input_shape, federation.num_labels, recipe.seed)
     models.check_output(module, torch.from_numpy(np.array(federation.test_inputs[0])), federation.num_labels)
+    for choice in (recipe.of_group(group).aggregator for group in range(max(1, len(recipe.variants)))):
+        _check_aggregator(choice, Replica(module), federation)
+
+
+def _check_aggregator(choice: Choice, replica: Replica, federation: Federation) -> None:
+    """Refuse a rule that lacks a root set, or that does not turn a round without movement into an update."""
+    aggregator = aggregators.build(choice)
+    if aggregators.uses_root(aggregator) and len(federation.root_labels) == 0:
+        raise InputError(f"aggregator {choice.name!r} needs a root set of the server (num_root)")
+    still = torch.zeros_like(replica.read())
+    calm = Round(still.repeat(3, 1), torch.tensor([1, 1, 1]), replica.num_parameters, still)
+    try:
+        with one_thread(), own_generators():
+            update = aggregator(calm)
+    except Exception as error:  # a user's code may raise anything
+        raise InputError(f"aggregator {choice.name!r} raised {type(error).__name__}: {error}") from None
+    if not isinstance(update, torch.Tensor) or (update.shape, update.dtype) != (still.shape, still.dtype):
+        got = (
+            f"{update.dtype} of shape {tuple(update.shape)}"
+            if isinstance(update, torch.Tensor)
+            else type(update).__name__
+        )
+        raise InputError(f"aggregator {choice.name!r} must give {_kind(still)}, got {got}")
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{tensor.dtype} of shape {tuple(tensor.shape)}"
 
 
 def load_model(store: Store, key: str) -> Arrays:
