@@ -3,12 +3,16 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 from flcert.cli.options import Cache, Json, Quiet, progress_bars
+
+if TYPE_CHECKING:
+    from flcert.pipeline import RunResult
+    from flcert.training import Ensemble
 
 
 def run(
@@ -47,11 +51,9 @@ def run(
 
     Example: `flcert run --groups 40 --rounds 30 --out runs/first`
     """
-    from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output, warn
     from flcert.config import load_config
     from flcert.engines import build
     from flcert.pipeline import run as run_pipeline
-    from flcert.report.points import proof_sentence
     from flcert.store import Store
 
     shortcuts = {
@@ -70,12 +72,25 @@ def run(
     settings = load_config(config, [*(set_ or []), *given], preset=preset, scale=scale)
     with progress_bars(quiet) as progress:
         result = run_pipeline(settings, out, engine=build(engine, workers), store=Store(cache), progress=progress)
-    ensemble = result.ensemble
+    _warn(result.ensemble)
+    _print(result, as_json=json_)
+
+
+def _warn(ensemble: "Ensemble") -> None:
+    from flcert.cli.render import warn
+
     for group, reason in ensemble.failures.items():
         warn(f"group {group} has no model and counts as a vote for the strongest rival: {reason}")
-    if diverged := result.ensemble.diverged():
+    if diverged := ensemble.diverged():
         warn(f"{len(diverged)} models are not finite and vote for label 0; is the learning rate too high?")
-    if json_:
+
+
+def _print(result: "RunResult", *, as_json: bool) -> None:
+    from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output
+    from flcert.report.points import proof_sentence
+
+    ensemble = result.ensemble
+    if as_json:
         counts = {"trained": ensemble.trained, "reused": ensemble.reused, "damaged": ensemble.damaged}
         if result.attacked:
             counts["trained_under_attack"] = result.attacked.trained
