@@ -40,7 +40,7 @@ def reddit(
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
         test_share: of each user's examples, the last part that goes to the test set.
-        num_test: test examples, a random choice; None for all.
+        num_test: test examples at most, a random choice; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
         vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
         vocabulary_sha256: the digest that your own list must have.
@@ -74,7 +74,7 @@ def chitchat(
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
         test_share: of each user's examples, the last part that goes to the test set.
-        num_test: test examples, a random choice; None for all.
+        num_test: test examples at most, a random choice; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
         vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
         vocabulary_sha256: the digest that your own list must have.

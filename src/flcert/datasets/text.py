@@ -28,7 +28,7 @@ class TextOptions:
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
         test_share: of each user's examples, the last part that goes to the test set.
-        num_test: test examples, a random choice; None for all.
+        num_test: test examples at most, a random choice; None for all.
         seed: of the choice.
     """
 
@@ -80,7 +80,8 @@ def next_words(
     labels = corpus.words.astype(np.int64)
     sizes = np.bincount(corpus.owners[train], minlength=len(corpus.users))
     if options.num_test is not None:
-        check_range("num_test", options.num_test, 1, len(test), "number of test examples")
+        if options.num_test < 1:
+            raise InputError(f"num_test must be at least 1, got {options.num_test}")
         test = np.sort(stream(options.seed, "data", "num_test").permutation(test)[: options.num_test])
     return Federation(
         name=name,
