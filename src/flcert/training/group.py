@@ -68,13 +68,14 @@ def _trained(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
 def group_key(federation: Federation, task: GroupTask, client_digests: dict[int, str], rounds: int) -> str:
     """The digest of everything that the model after ``rounds`` rounds depends on."""
     recipe = task.recipe.model_dump(mode="json", exclude={"rounds", "evaluate_at", "seeds", "variants"})
+    given = {name: value for name, value in recipe.items() if value is not None}  # an unused option leaves keys alone
     inputs = {
         "kind": "model",
         "versions": [TRAINING_VERSION, torch.__version__, np.__version__],
         "clients": [[federation.ids[position], client_digests[position]] for position in task.members],
         "labels": federation.num_labels,
         "root": federation.root_digest() if aggregators.uses_root(aggregators.build(task.recipe.aggregator)) else "",
-        "recipe": recipe,
+        "recipe": given,
         "rounds": rounds,
         "sources": task.sources,
         "attack": _attack_inputs(federation, task.attack) if task.attack else None,
