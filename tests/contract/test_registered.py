@@ -16,7 +16,7 @@ from flcert.training.group import GroupTask, train_group
 from tests import tinydata
 
 IMAGES = {"num_clients": 10, "num_root": 5, "check": False}
-TEXT = {"num_words": 9, "context": 4, "num_test": 3}
+TEXT = {"num_words": 9, "context": 4, "num_root": 2, "num_test": 3}
 DATA_OPTIONS = {  # a fixture writes the files and adds where they are
     "digits": {"num_clients": 7},
     "folder": {},

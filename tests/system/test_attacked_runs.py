@@ -78,10 +78,11 @@ def test_a_run_reports_what_a_backdoor_did(flcert, tmp_path):
     assert (tmp_path / "run" / "summary.json").read_bytes() == before
 
 
-def test_a_backdoor_takes_over_the_single_global_model(flcert, tmp_path):
-    """One group is the single global model of the paper: right until one client is malicious."""
-    single = ("--clients", 20, "--groups", 1, "--rounds", 12, "--engine", "inline", "--out", "run")
-    result = flcert("run", *single, "--attack", "backdoor", "--malicious", 3)
+@pytest.mark.parametrize("baseline", [("single",), ("crfl", "--set", "recipe.smoothing.copies=20")])
+def test_a_backdoor_takes_over_a_baseline(flcert, tmp_path, baseline):
+    """One model for all clients: right until one client is malicious."""
+    options = ("--clients", 20, "--rounds", 12, "--engine", "inline", "--out", "run")
+    result = flcert("run", *options, "--attack", "backdoor", "--malicious", 3, "--baseline", *baseline)
     assert result.code == 0, result.err
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["certified_accuracy"][0] == summary["accuracy"] > 0.85
@@ -96,6 +97,7 @@ BACKDOOR = ("--attack", "backdoor", "--malicious", 1)
     ("options", "message"),
     [
         (("--attack", "zeros", "--malicious", 3), "unknown attack 'zeros'; did you mean 'zero'?"),
+        (("--baseline", "singel"), "unknown baseline 'singel'; did you mean 'single'?"),
         (("--attack", "zero"), "attack.malicious is needed, but was not given"),
         (("--malicious", 3), "attack.name is needed, but was not given"),
         (("--attack", "zero", "--malicious", 46), "malicious must be in [1, num_clients=45], got 46"),

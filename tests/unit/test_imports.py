@@ -19,7 +19,7 @@ LAYERS = [
     {"training"},
     {"evaluation"},
     {"config"},
-    {"rundir"},
+    {"rundir", "baselines"},
     {"report"},
     {"pipeline"},
     {"cli"},

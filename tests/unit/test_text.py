@@ -22,6 +22,7 @@ def options(tmp_path):
         "context": 4,
         "min_examples": 3,
         "max_examples": None,
+        "num_root": 0,
         "num_test": None,
     }
 
@@ -68,6 +69,16 @@ def test_each_position_after_the_first_with_a_known_word_is_an_example(tmp_path,
         assert as_pairs(*federation.client(position)) == expected[:train]
         held_out += expected[train:]
     assert as_pairs(federation.test_inputs, federation.test_labels) == held_out
+
+
+def test_the_root_set_is_held_out_from_clients_and_test_set_alike(tmp_path, options):
+    everything = reddit(tmp_path, options, test_share=0.5)
+    split = reddit(tmp_path, options, test_share=0.5, num_root=4)
+    assert (split.labels == everything.labels).all()
+    root = as_pairs(split.root_inputs, split.root_labels)
+    test = as_pairs(split.test_inputs, split.test_labels)
+    assert len(root) == 4
+    assert sorted(root + test) == sorted(as_pairs(everything.test_inputs, everything.test_labels))
 
 
 def test_an_unknown_word_is_in_the_context_as_0_and_never_a_label(tmp_path, options):
@@ -141,7 +152,8 @@ def test_a_seeded_choice_of_test_examples(tmp_path, options):
         ({"min_examples": 9, "max_examples": 8}, r"min_examples must be in \[2, max_examples=8\], got 9"),
         ({"test_share": 1.0}, r"test_share must be between 0 and 1, got 1.0"),
         ({"context": 0}, r"context must be in \[1, 1000\], got 0"),
-        ({"num_test": 0}, "num_test must be at least 1, got 0"),
+        ({"num_test": 0}, r"num_test must be in \[1, .*\], got 0"),
+        ({"num_root": 1000}, r"num_root must be in \[0, number of held-out examples - 1=\d+\], got 1000"),
         ({"num_words": 10}, r"num_words must be in \[2, words of .*words.txt and one=9\], got 10"),
         ({"vocabulary": None, "vocabulary_sha256": "00"}, r"vocabulary_sha256 goes with vocabulary"),
     ],

@@ -33,6 +33,9 @@ def run(
     group_size: Annotated[int | None, typer.Option(help="Clients in a group k (grouping.group_size).")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of training T_e (recipe.rounds).")] = None,
     alpha: Annotated[float | None, typer.Option(help="Failure probability of sampled groups.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="One model in place of the groups: single (global model) or crfl.")
+    ] = None,
     attack: Annotated[str | None, typer.Option(help="Simulate an attack as well (attack.name).")] = None,
     malicious: Annotated[int | None, typer.Option(help="Malicious clients of that attack (attack.malicious).")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the training (recipe.seed).")] = None,
@@ -51,6 +54,7 @@ def run(
 
     Example: `flcert run --groups 40 --rounds 30 --out runs/first`
     """
+    from flcert import baselines
     from flcert.config import load_config
     from flcert.engines import build
     from flcert.pipeline import run as run_pipeline
@@ -70,6 +74,8 @@ def run(
     given = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
     sys.path[:0] = [str(place.resolve()) for place in (config.parent if config else Path(), Path())]  # users' modules
     settings = load_config(config, [*(set_ or []), *given], preset=preset, scale=scale)
+    if baseline is not None:
+        settings = baselines.baseline(baseline, settings)
     with progress_bars(quiet) as progress:
         result = run_pipeline(settings, out, engine=build(engine, workers), store=Store(cache), progress=progress)
     _warn(result.ensemble)

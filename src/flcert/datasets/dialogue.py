@@ -21,6 +21,7 @@ def reddit(
     min_examples: int = 10,
     max_examples: int | None = 100,
     test_share: float = 0.1,
+    num_root: int = 100,
     num_test: int | None = 10_000,
     num_words: int = 50_000,
     vocabulary: Path | None = None,
@@ -39,15 +40,16 @@ def reddit(
         context: length of an input.
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
-        test_share: of each user's examples, the last part that goes to the test set.
-        num_test: test examples at most, a random choice; None for all.
+        test_share: of each user's examples, the last part, which no client holds.
+        num_root: how many of those the server keeps as its root set for FLTrust, a random choice.
+        num_test: how many of the others are the test set, at most, a random choice; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
         vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
         vocabulary_sha256: the digest that your own list must have.
-        seed: of the choice of test examples.
+        seed: of these choices.
         data_dir: where ``flcert data get`` put the default vocabulary.
     """
-    options = TextOptions(num_clients, context, min_examples, max_examples, test_share, num_test, seed)
+    options = TextOptions(num_clients, context, min_examples, max_examples, test_share, num_root, num_test, seed)
     words, note = _vocabulary(vocabulary, vocabulary_sha256, num_words, data_dir)
     return next_words(titled("reddit", note), read_lines(path), words, options)
 
@@ -58,6 +60,7 @@ def chitchat(
     min_examples: int = 10,
     max_examples: int | None = None,
     test_share: float = 0.1,
+    num_root: int = 100,
     num_test: int | None = 10_000,
     num_words: int = 50_000,
     vocabulary: Path | None = None,
@@ -73,16 +76,17 @@ def chitchat(
         context: length of an input.
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
-        test_share: of each user's examples, the last part that goes to the test set.
-        num_test: test examples at most, a random choice; None for all.
+        test_share: of each user's examples, the last part, which no client holds.
+        num_root: how many of those the server keeps as its root set for FLTrust, a random choice.
+        num_test: how many of the others are the test set, at most, a random choice; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
         vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
         vocabulary_sha256: the digest that your own list must have.
-        seed: of the choice of test examples.
+        seed: of these choices.
         data_dir: where ``flcert data get`` put the files; by default $FLCERT_DATA or the cache.
         check: False takes another file of the same layout; the federation's name then says "unchecked".
     """
-    options = TextOptions(num_clients, context, min_examples, max_examples, test_share, num_test, seed)
+    options = TextOptions(num_clients, context, min_examples, max_examples, test_share, num_root, num_test, seed)
     words, own_words = _vocabulary(vocabulary, vocabulary_sha256, num_words, data_dir)
     files, note = read_files("chitchat", data_dir, check)
     name = titled("chitchat", ", ".join(filter(None, [note, own_words])))

@@ -27,9 +27,10 @@ class TextOptions:
         context: how many words before a position are its input.
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
-        test_share: of each user's examples, the last part that goes to the test set.
-        num_test: test examples at most, a random choice; None for all.
-        seed: of the choice.
+        test_share: of each user's examples, the last part, which no client holds.
+        num_root: how many of those the server keeps as its root set, a random choice.
+        num_test: how many of the others are the test set, at most, a random choice; None for all.
+        seed: of the choices.
     """
 
     num_clients: int | None
@@ -37,6 +38,7 @@ class TextOptions:
     min_examples: int
     max_examples: int | None
     test_share: float
+    num_root: int
     num_test: int | None
     seed: int
 
@@ -45,6 +47,8 @@ class TextOptions:
         check_range("min_examples", self.min_examples, 2, self.max_examples or 2**31, "max_examples")
         if not 0 < self.test_share < 1:
             raise InputError(f"test_share must be between 0 and 1, got {self.test_share}")
+        if self.num_test is not None:
+            check_range("num_test", self.num_test, 1, 2**31)
 
 
 @dataclass(frozen=True)
@@ -76,13 +80,10 @@ def next_words(
         options: see there.
     """
     corpus = read_corpus(texts, vocabulary, options.max_examples)
-    ids, train, test = _split(corpus, options)
+    ids, train, held_out = _split(corpus, options)
+    root, test = _root_and_test(held_out, options)
     labels = corpus.words.astype(np.int64)
     sizes = np.bincount(corpus.owners[train], minlength=len(corpus.users))
-    if options.num_test is not None:
-        if options.num_test < 1:
-            raise InputError(f"num_test must be at least 1, got {options.num_test}")
-        test = np.sort(stream(options.seed, "data", "num_test").permutation(test)[: options.num_test])
     return Federation(
         name=name,
         ids=ids,
@@ -92,8 +93,8 @@ def next_words(
         test_inputs=contexts(corpus, test, options.context),
         test_labels=labels[test],
         num_labels=len(vocabulary) + 1,
-        root_inputs=np.zeros((0, options.context), dtype=np.int64),
-        root_labels=np.zeros(0, dtype=np.int64),
+        root_inputs=contexts(corpus, root, options.context),
+        root_labels=labels[root],
     )
 
 
@@ -167,6 +168,14 @@ def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indic
     training = rank < (sizes - held_out)[owners]
     ids = tuple(corpus.users[position] for position in np.flatnonzero(chosen))
     return ids, positions[kept & training], positions[kept & ~training]
+
+
+def _root_and_test(held_out: Indices, options: TextOptions) -> tuple[Indices, Indices]:
+    """The server's examples, and those of the test set, from what no client holds."""
+    check_range("num_root", options.num_root, 0, len(held_out) - 1, "number of held-out examples - 1")
+    order = stream(options.seed, "data", "held out").permutation(held_out)
+    root, rest = order[: options.num_root], order[options.num_root :]
+    return root, np.sort(rest[: options.num_test])
 
 
 def _chosen_users(trainable: NDArray[np.bool_], sizes: Indices, options: TextOptions) -> NDArray[np.bool_]:
