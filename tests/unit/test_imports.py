@@ -18,9 +18,9 @@ LAYERS = [
     {"store", "engines"},
     {"training"},
     {"evaluation"},
-    {"config"},
+    {"config", "plan"},
     {"rundir", "baselines"},
-    {"report"},
+    {"report", "experiments"},
     {"pipeline"},
     {"cli"},
 ]

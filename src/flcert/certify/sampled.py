@@ -62,6 +62,20 @@ def sampled(
     return Certificate.build(labels, levels_by_value(top, level))
 
 
+def least_groups(num_inputs: int, alpha: Probability = 0.001, selection: Selection = "safe") -> int:
+    """The smallest N with which any input can be certified; with fewer, even a unanimous vote abstains.
+
+    A unanimous vote of N groups bounds p_y by a^(1/N), with a what alpha leaves to one input; that is above 1/2 only if
+    N > log2(1/a).
+
+    >>> least_groups(10_000, 0.001, "paper"), least_groups(10_000)
+    (24, 25)
+    """
+    check_range("num_inputs", num_inputs, 1, 2**62)
+    per_input = failure_probability(alpha) / num_inputs / _labels_that_can_fail(selection)
+    return (per_input.denominator // per_input.numerator).bit_length()
+
+
 def level_of_bound(lower_bound: Fraction, num_clients: int, group_size: int) -> int:
     """The largest m that Theorem 1 grants for a lower bound on p_y and 1 - p_y above every p_z, or -1.
 

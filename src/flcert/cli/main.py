@@ -11,9 +11,11 @@ from rich.text import Text
 from flcert import __version__
 from flcert.cli.certify import certify
 from flcert.cli.data import data
+from flcert.cli.plan import plan
 from flcert.cli.predict import predict
 from flcert.cli.presets import presets
 from flcert.cli.report import report
+from flcert.cli.reproduce import reproduce
 from flcert.cli.run import run
 from flcert.cli.store import store
 from flcert.errors import FlcertError, InputError
@@ -31,6 +33,8 @@ app.command()(run)
 app.command()(certify)
 app.command()(predict)
 app.command()(report)
+app.command()(reproduce)
+app.command()(plan)
 app.add_typer(presets, name="presets")
 app.add_typer(store, name="store")
 app.add_typer(data, name="data")

@@ -70,6 +70,14 @@ class ProgressBars:
             self._tasks[stage] = self._bars.add_task(STAGES[stage])
         self._bars.update(self._tasks[stage], completed=done, total=total)
 
+    def announce(self, what: str) -> None:
+        """Say what comes next, above the bars, and start the bars anew."""
+        self._bars.start()
+        if not self._bars.disable:
+            self._bars.console.print(what, style="bold")
+        for task in self._tasks.values():
+            self._bars.reset(task)
+
     def stop(self) -> None:
         """Leave the bars as they are."""
         if self._tasks:

@@ -4,13 +4,14 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from flcert.datasets.federation import Federation
 from flcert.datasets.sources import read_files, titled
 from flcert.datasets.text import TextOptions, next_words
-from flcert.datasets.words import read_vocabulary, read_words_file
+from flcert.datasets.words import LIST_LENGTH, UNKNOWN, read_vocabulary, read_words_file, split
 from flcert.errors import InputError
 
 
@@ -128,6 +129,20 @@ def read_messages(content: bytes) -> Iterator[tuple[str, str]]:
                     yield str(message["sender"]), str(message["text"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"chitchat: dataset.json does not have the layout of Chit-Chat: {error}") from None
+
+
+def indices(options: Mapping[str, Any], phrase: str, answer: str) -> tuple[list[int], int]:
+    """The words of a phrase and an answer of one word, as indices in the vocabulary that a text set's options name."""
+    place, data_dir = options.get("vocabulary"), options.get("data_dir")
+    words, _ = _vocabulary(
+        Path(place) if place else None,
+        options.get("vocabulary_sha256"),
+        options.get("num_words", LIST_LENGTH),
+        Path(data_dir) if data_dir else None,
+    )
+    if answer not in words:
+        raise InputError(f"the vocabulary must hold the backdoor's answer {answer!r}; raise num_words")
+    return [words.get(word, UNKNOWN) for word in split(phrase)], words[answer]
 
 
 def _vocabulary(

@@ -38,11 +38,12 @@ def values(name: str, scale: float = 1.0) -> dict[str, Any]:
 
 def _scaled(settings: dict[str, Any], scale: float) -> dict[str, Any]:
     data, options = settings["data"], settings["data"].setdefault("options", {})
-    if data["name"] in FULL_SIZE:
-        options["num_clients"] = max(10, round(options["num_clients"] * scale))
-        options["num_train"] = round(FULL_SIZE[data["name"]] * scale)
-    else:
+    if data["name"] in USERS:
         options["num_clients"] = max(2, round(USERS[data["name"]] * scale))
+    else:
+        options["num_clients"] = max(10, round(options["num_clients"] * scale))
+    if data["name"] in FULL_SIZE:
+        options["num_train"] = round(FULL_SIZE[data["name"]] * scale)
     groups = round(settings["grouping"]["num_groups"] * scale)
     settings["grouping"]["num_groups"] = min(max(2, groups), options["num_clients"])
     settings["recipe"]["rounds"] = max(1, round(settings["recipe"]["rounds"] * sqrt(scale)))

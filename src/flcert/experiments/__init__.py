@@ -1,0 +1,57 @@
+"""The paper's experiments by name: one file a figure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flcert.errors import unknown_name
+from flcert.experiments.backdoor import backdoor
+from flcert.experiments.base_algorithms import base_algorithms
+from flcert.experiments.comparison import comparison
+from flcert.experiments.convergence import convergence
+from flcert.experiments.cost import cost
+from flcert.experiments.empirical import empirical
+from flcert.experiments.groups import groups
+from flcert.experiments.lab import Lab, open_lab
+from flcert.experiments.options import Options
+from flcert.experiments.outcome import Outcome
+from flcert.experiments.seeds import seeds
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure of the paper.
+
+    Args:
+        function: makes it.
+        title: what it shows.
+        presets: the settings that the paper used.
+    """
+
+    function: Callable[[Lab, Options], Outcome]
+    title: str
+    presets: tuple[str, ...] = ("mnist-0.5",)
+
+
+EXPERIMENTS = {
+    "comparison": Experiment(
+        comparison,
+        "FLCert beside the single global model and CRFL",
+        ("mnist-0.1", "mnist-0.5", "cifar10", "har"),
+    ),
+    "groups": Experiment(groups, "Impact of the number of groups N"),
+    "backdoor": Experiment(backdoor, "Certified accuracy on clean inputs and on inputs with a trigger"),
+    "seeds": Experiment(seeds, "Impact of the seeds of grouping and training"),
+    "base-algorithms": Experiment(base_algorithms, "FLCert with different base algorithms"),
+    "empirical": Experiment(empirical, "Test accuracy and attack success rate under known attacks"),
+    "cost": Experiment(cost, "Certified accuracy against the rounds of training"),
+    "convergence": Experiment(convergence, "Accuracy by round of a group's model and of the single global model"),
+}
+
+__all__ = ["EXPERIMENTS", "Experiment", "Lab", "Options", "Outcome", "experiment", "open_lab"]
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name."""
+    if name not in EXPERIMENTS:
+        raise unknown_name("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]

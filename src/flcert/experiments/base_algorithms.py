@@ -1,0 +1,47 @@
+"""Figure "different base FL algorithms": the five rules, in groups that are large enough for them."""
+
+from flcert.experiments.lab import Lab, with_recipe
+from flcert.experiments.options import Options
+from flcert.experiments.outcome import Outcome, Panel, curve_line, curve_rows
+
+ALGORITHMS = {
+    "FedAvg": "fedavg",
+    "Krum": "krum",
+    "Trimmed-mean": "trimmed-mean",
+    "Median": "median",
+    "FLTrust": "fltrust",
+}
+CLIENTS_IN_A_GROUP = 5  # the paper: N = 200 of 1,000 clients, because Krum and the others need more than two
+
+
+def base_algorithms(lab: Lab, options: Options) -> Outcome:
+    """Certified accuracy against m with each base algorithm, for P and D."""
+    number = larger_groups(lab, options)
+    curves = {
+        (name, algorithm): lab.curve(
+            lab.ensemble(f"{name}, {algorithm}", with_recipe(config, aggregator={"name": rule}))
+        )
+        for algorithm, rule in ALGORITHMS.items()
+        for name, config in lab.variants(number).items()
+    }
+    length = max(len(curve) for curve in curves.values())
+    return Outcome(
+        header=("method", "algorithm", "m", "certified_accuracy"),
+        rows=[row for key, curve in curves.items() for row in curve_rows(key, curve, length)],
+        panels=[
+            Panel(
+                name,
+                "malicious clients m",
+                "certified accuracy",
+                [curve_line(algorithm, curves[name, algorithm], length) for algorithm in ALGORITHMS],
+            )
+            for name in ("FLCert-P", "FLCert-D")
+        ],
+        columns=2,
+        note=f"N = {number:,} groups.",
+    )
+
+
+def larger_groups(lab: Lab, options: Options) -> int:
+    """N with five clients a group, unless the user chose one."""
+    return options.groups[0] if options.groups else max(2, lab.federation.num_clients // CLIENTS_IN_A_GROUP)

@@ -1,0 +1,42 @@
+"""Figure "trade-off (b)": accuracy by round, of one group's model and of the single global model."""
+
+import numpy as np
+
+from flcert.config import Config
+from flcert.experiments.lab import Lab, with_recipe
+from flcert.experiments.options import Options
+from flcert.experiments.outcome import Line, Outcome, Panel, Row
+from flcert.grouping import Grouping
+
+POINTS = 20
+
+
+def convergence(lab: Lab, options: Options) -> Outcome:
+    """Test accuracy without attack along the rounds."""
+    single = lab.baseline("single", options.beta)
+    rounds = options.single_rounds or 5 * lab.config.recipe.rounds
+    trained = {f"a group of {name}": (config, lab.config.recipe.rounds) for name, config in lab.variants().items()}
+    trained["single global model"] = (single, rounds)
+    rows: list[Row] = []
+    for name, (config, last) in trained.items():
+        lab.announce(f"{name}, {last:,} rounds")
+        rows += [(name, number, accuracy) for number, accuracy in _accuracies(lab, config, last)]
+    lines = [Line(name, [(float(row[1]), float(row[2])) for row in rows if row[0] == name]) for name in trained]
+    return Outcome(
+        header=("model", "round", "accuracy"),
+        rows=rows,
+        panels=[Panel(lab.federation.name, "rounds", "test accuracy", lines)],
+        note=f"The first group with clients; in the single global model a share beta = {options.beta} of the clients "
+        "takes part in a round.",
+    )
+
+
+def _accuracies(lab: Lab, config: Config, rounds: int) -> list[tuple[int, float]]:
+    """The accuracy of the first group's model after some twenty numbers of rounds."""
+    snapshots = tuple(sorted({max(1, round(rounds * step / POINTS)) for step in range(1, POINTS + 1)}))
+    everyone = config.grouping.build(lab.federation.ids)
+    first = next(members for members in everyone.members if len(members))
+    one = Grouping(everyone.kind, everyone.num_clients, (first,), everyone.group_size)
+    ensemble = lab.train(one, with_recipe(config, rounds=rounds, evaluate_at=snapshots))
+    right = [(number, lab.labels(ensemble, rounds=number) == lab.truth) for number in snapshots]
+    return [(number, float(np.mean(kept))) for number, kept in right]

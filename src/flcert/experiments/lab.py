@@ -1,0 +1,129 @@
+"""Where experiments are made: one federation and its workers, everything through the store, and a count of it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert import attacks, baselines, datasets, voting
+from flcert.attacks import AttackPlan
+from flcert.certify import certified_accuracy
+from flcert.certify.result import Counts
+from flcert.config import Config, Hashed, Sampled
+from flcert.datasets import Federation
+from flcert.engines import Engine, Workers
+from flcert.errors import InputError
+from flcert.experiments.outcome import Curve
+from flcert.grouping import Grouping
+from flcert.guarantee import Guarantee
+from flcert.registry import Choice
+from flcert.store import Store
+from flcert.training import Ensemble, Progress
+from flcert.training.train import check_recipe, train_groups, votes_on_test_set
+
+Announce = Callable[[str], None]
+
+
+class Lab:
+    """Trains and certifies variations of one configuration.
+
+    Args:
+        config: the setting that is varied: FLCert-D with the preset's number of groups.
+        workers: where groups train; they hold the federation.
+        store: where models and votes are kept.
+        progress: called with a stage, the number done and the total.
+        announce: called with what is done next, in words.
+    """
+
+    def __init__(self, config: Config, workers: Workers, store: Store, progress: Progress, announce: Announce) -> None:
+        self.config, self.workers, self.store = config, workers, store
+        self.progress, self.announce = progress, announce
+        self.trained = self.reused = 0
+
+    @property
+    def federation(self) -> Federation:
+        """The data."""
+        return self.workers.federation
+
+    @property
+    def num_groups(self) -> int:
+        """N of the setting."""
+        return self.config.grouping.num_groups  # type: ignore[union-attr]
+
+    @property
+    def truth(self) -> NDArray[np.int64]:
+        """The true labels of the test inputs."""
+        return self.federation.test_labels
+
+    def variants(self, num_groups: int | None = None) -> dict[str, Config]:
+        """FLCert-D and FLCert-P with this number of groups and the same cost for a client: k = n / N, rounded."""
+        number = num_groups or self.num_groups
+        group_size = max(1, round(self.federation.num_clients / number))
+        key = self.config.grouping.key if isinstance(self.config.grouping, Hashed) else "flcert"
+        return {
+            "FLCert-D": self.config.model_copy(update={"grouping": Hashed(num_groups=number, key=key)}),
+            "FLCert-P": self.config.model_copy(
+                update={"grouping": Sampled(kind="sampled", num_groups=number, group_size=group_size)}
+            ),
+        }
+
+    def baseline(self, name: str, beta: float) -> Config:
+        """A baseline in which a share beta of all clients takes part in a round."""
+        config = baselines.baseline(name, self.config)
+        return with_recipe(config, participation=beta)
+
+    def ensemble(self, what: str, config: Config, plan: AttackPlan | None = None) -> Ensemble:
+        """The trained groups of a configuration, under attack if there is a plan."""
+        self.announce(what)
+        return self.train(config.grouping.build(self.federation.ids), config, plan)
+
+    def train(self, grouping: Grouping, config: Config, plan: AttackPlan | None = None) -> Ensemble:
+        """The models of these groups."""
+        check_recipe(self.federation, grouping, config.recipe)
+        ensemble = train_groups(self.workers, grouping, config.recipe, self.store, self.progress, plan)
+        self.trained += ensemble.trained
+        self.reused += ensemble.reused
+        return ensemble
+
+    def counts(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Counts:
+        """Votes on the test inputs, counted; stamped with a trigger, or after fewer rounds, if asked for."""
+        after = rounds or ensemble.recipe.rounds
+        votes = votes_on_test_set(self.workers, ensemble, after, self.store, self.progress, trigger)
+        return voting.count(votes, ensemble.num_labels)
+
+    def guarantee(self, ensemble: Ensemble) -> Guarantee:
+        """Which theorem applies."""
+        proof = self.config.certificate
+        return Guarantee.of(
+            ensemble.grouping, num_failed=len(ensemble.failures), alpha=proof.alpha, selection=proof.selection
+        )
+
+    def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
+        """CA@m for every m."""
+        counts = self.counts(ensemble, trigger, rounds)
+        return certified_accuracy(self.guarantee(ensemble).certify(counts), self.truth)
+
+    def labels(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> NDArray[np.int64]:
+        """What the ensemble predicts for the test inputs."""
+        return self.guarantee(ensemble).predict(self.counts(ensemble, trigger, rounds))
+
+    def plan(self, attack: Choice, malicious: int) -> AttackPlan | None:
+        """An attack by this many clients; None for none."""
+        return attacks.plan(attack, malicious, self.federation.ids) if malicious else None
+
+
+@contextmanager
+def open_lab(config: Config, engine: Engine, store: Store, progress: Progress, announce: Announce) -> Iterator[Lab]:
+    """A lab with the configuration's data, until the end of the block."""
+    if not isinstance(config.grouping, Hashed):
+        raise InputError(f"experiments start from hashed groups and vary them, got kind {config.grouping.kind!r}")
+    federation = datasets.load(config.data.name, **config.data.options)
+    with Workers(engine, federation) as workers:
+        yield Lab(config, workers, store, progress, announce)
+
+
+def with_recipe(config: Config, **changes: object) -> Config:
+    """The configuration with some settings of its recipe changed."""
+    recipe = type(config.recipe).model_validate({**config.recipe.model_dump(), **changes})
+    return config.model_copy(update={"recipe": recipe})

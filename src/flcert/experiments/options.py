@@ -1,0 +1,38 @@
+"""What a user may change about an experiment."""
+
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from flcert.registry import Strict, complaint
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class Options(Strict):
+    """Settings of experiments; each uses those that mean something to it.
+
+    Args:
+        groups: numbers of groups N to compare (groups); the first is used by base-algorithms and empirical.
+        malicious: numbers of malicious clients m (empirical); the first is used by cost.
+        repeats: pairs of seeds (seeds); the paper had 50.
+        beta: share of the clients in a round of the single global model (the paper: 0.1).
+        copies: M, noisy copies of CRFL's model that vote (comparison).
+        single_rounds: T of the single global model (cost, convergence); by default five times T_e, as in the paper.
+    """
+
+    groups: tuple[Positive, ...] = ()
+    malicious: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    repeats: int = Field(default=5, ge=2)
+    beta: float = Field(default=0.1, gt=0, le=1)
+    copies: int = Field(default=1000, gt=0)
+    single_rounds: Positive | None = None
+
+
+def checked(**values: object) -> Options:
+    """Options from plain values; a complaint names the option, the rule and the value."""
+    try:
+        return Options.model_validate(values)
+    except ValidationError as failure:
+        name = str(failure.errors()[0]["loc"][0]).replace("_", "-")
+        raise complaint(failure, f"--{name}") from None

@@ -1,0 +1,78 @@
+"""What an experiment came to: rows for a table, and panels for a figure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Curve = NDArray[np.float64]
+Row = tuple[str | int | float, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a panel.
+
+    Args:
+        label: for the legend.
+        points: x and y.
+        spread: half the height of a band around the line at each point, if it has one.
+    """
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    spread: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One set of axes.
+
+    Args:
+        title: above it.
+        x: what is along the horizontal axis.
+        y: what is along the vertical axis, a share.
+        lines: in it.
+        marked: where a vertical line stands, with its label.
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+    marked: tuple[float, str] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment came to.
+
+    Args:
+        header: names of the table's columns.
+        rows: of the table.
+        panels: of the figure, in rows.
+        columns: panels side by side.
+        note: what to keep in mind when reading it.
+    """
+
+    header: tuple[str, ...]
+    rows: Sequence[Row]
+    panels: Sequence[Panel]
+    columns: int = 1
+    note: str = ""
+
+
+def at(curve: Curve, m: int) -> float:
+    """CA@m; a curve is zero past its end."""
+    return float(curve[m]) if m < len(curve) else 0.0
+
+
+def curve_rows(labels: tuple[str | int | float, ...], curve: Curve, length: int) -> list[Row]:
+    """Rows (*labels, m, CA@m) for every m below ``length``."""
+    return [(*labels, m, at(curve, m)) for m in range(length)]
+
+
+def curve_line(label: str, curve: Curve, length: int) -> Line:
+    """CA@m against m."""
+    return Line(label, [(m, at(curve, m)) for m in range(length)])

@@ -1,0 +1,40 @@
+"""Figure "impact of seeds": mean and standard deviation over distinct pairs of hash and training seeds."""
+
+import numpy as np
+
+from flcert.config import Config, Hashed
+from flcert.experiments.lab import Lab, with_recipe
+from flcert.experiments.options import Options
+from flcert.experiments.outcome import Line, Outcome, Panel, Row, at
+
+
+def seeds(lab: Lab, options: Options) -> Outcome:
+    """Mean and standard deviation of CA@m over ``repeats`` pairs of seeds, for P and D."""
+    curves = {
+        name: [
+            lab.curve(lab.ensemble(f"{name}, seeds {number} of {options.repeats}", _with_seeds(config, number)))
+            for number in range(options.repeats)
+        ]
+        for name, config in lab.variants().items()
+    }
+    length = max(len(curve) for trials in curves.values() for curve in trials)
+    rows: list[Row] = []
+    panels = []
+    for name, trials in curves.items():
+        table = np.array([[at(curve, m) for m in range(length)] for curve in trials])
+        mean, spread = table.mean(axis=0), table.std(axis=0, ddof=1)
+        rows += [(name, m, float(mean[m]), float(spread[m]), len(trials)) for m in range(length)]
+        line = Line(f"mean of {len(trials)}, with standard deviation", list(enumerate(mean.tolist())), spread.tolist())
+        panels.append(Panel(name, "malicious clients m", "certified accuracy", [line]))
+    return Outcome(
+        header=("method", "m", "mean", "standard_deviation", "repeats"), rows=rows, panels=panels[::-1], columns=2
+    )
+
+
+def _with_seeds(config: Config, number: int) -> Config:
+    """The pair of seeds of one trial; the first is the configuration's own."""
+    if number == 0:
+        return config
+    drawn = {"key": f"flcert-{number}"} if isinstance(config.grouping, Hashed) else {"seed": number}
+    seeded = with_recipe(config, seed=config.recipe.seed + number)
+    return seeded.model_copy(update={"grouping": config.grouping.model_copy(update=drawn)})

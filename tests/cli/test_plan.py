@@ -1,0 +1,98 @@
+"""`flcert plan`: cost and largest certifiable level, from the paper's formulas."""
+
+import json
+
+import pytest
+
+from flcert import certify, datasets, plan, presets
+from flcert.certify.sampled import least_groups
+from flcert.datasets.shapes import SHAPES
+
+
+def planned(flcert, *options):
+    result = flcert("plan", *options, "--json")
+    assert result.code == 0, result.err
+    return json.loads(result.out)
+
+
+def test_the_paper_s_mnist(flcert):
+    facts = planned(flcert, "--preset", "mnist-0.5", "--selection", "paper")
+    assert {name: one["largest_level"] for name, one in facts["plans"].items()} == {
+        "FLCert-D": 250,
+        "FLCert-P": 270,
+        "single global model": 0,
+    }
+    # k N = n and T_e = beta T / beta_e: the same cost (with T = 1,000, beta = 0.1 that is T_e = 100)
+    same = planned(flcert, "--preset", "mnist-0.5", "--rounds", 100, "--single-rounds", 1000)["plans"]
+    assert len({one["rounds_a_client"] for one in same.values()}) == 1
+    assert same["FLCert-D"]["bytes_a_client"] == 100 * 2 * 4 * 139_960
+    assert abs(facts["expected_empty_groups"] - 67.5) < 0.1
+
+
+def test_har_with_few_and_with_many_groups(flcert):
+    few = planned(flcert, "--preset", "har", "--inputs", 2603)
+    assert not few["plans"]["FLCert-P"]["can_certify"]
+    assert few["least_groups_of_p"] > 15
+    many = planned(flcert, "--preset", "har", "--groups", 500, "--group-size", 2, "--inputs", 2603)
+    assert many["plans"]["FLCert-P"]["largest_level"] == 8
+    assert many["plans"]["FLCert-P"]["rounds_a_client"] == pytest.approx(2 * 500 / 30 * 200)
+    assert "FLCert-D" not in many["plans"]  # more groups than clients
+
+
+@pytest.mark.parametrize("selection", ["safe", "paper"])
+@pytest.mark.parametrize(("num_inputs", "alpha"), [(1, 0.5), (7, 0.001), (10_000, 0.001), (2**20, 2.0**-10)])
+def test_the_least_number_of_groups_is_where_certificates_begin(num_inputs, alpha, selection):
+    least = least_groups(num_inputs, alpha, selection)
+
+    def abstains(groups):
+        options = {"num_clients": 1000, "group_size": 2, "alpha": alpha}
+        return certify.sampled([[groups, 0]], **options, num_inputs=num_inputs, selection=selection).abstained[0]
+
+    assert not abstains(least)
+    assert least == 1 or abstains(least - 1)
+
+
+def test_expected_empty_groups_by_enumeration():
+    sizes = plan.Sizes(num_clients=4, num_groups=3, group_size=1, rounds=1)
+    worlds = [(a, b, c, d) for a in range(3) for b in range(3) for c in range(3) for d in range(3)]
+    assert plan.expected_empty_groups(sizes) == pytest.approx(sum(3 - len(set(world)) for world in worlds) / 81)
+
+
+def test_the_table_says_whether_p_can_certify(flcert):
+    enough, few = (flcert("plan", "--clients", 1000, "--groups", groups).out for groups in (25, 24))
+    assert "FLCert-P can certify with N = 25" in enough
+    assert "FLCert-P can certify nothing with N = 24" in few
+    assert "traffic" not in few
+    assert "223.9 MB" in flcert("plan", "--preset", "mnist-0.1").out
+    assert "FLCert-D is not possible" in flcert("plan", "--clients", 10, "--groups", 24).out
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset_can_be_planned(flcert, name):
+    assert planned(flcert, "--preset", name)["plans"]["FLCert-D"]["bytes_a_client"] > 0
+
+
+def test_known_shapes_are_those_of_the_data():
+    federation = datasets.load("digits")
+    assert SHAPES["digits"] == (federation.input_shape, federation.num_labels)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--groups", 4), "--clients is needed, but was not given"),
+        (("--clients", 10, "--groups", 0), "num_groups must be in [1, 1000000], got 0"),
+        (("--clients", 10, "--groups", 4, "--group-size", 11), "group_size must be in [1, num_clients=10], got 11"),
+        (("--clients", 10, "--groups", 4, "--participation", 0), "participation must be in (0, 1], got 0.0"),
+        (("--clients", 10, "--groups", 4, "--beta", 2), "beta must be in (0, 1], got 2.0"),
+        (("--clients", 10, "--groups", 4, "--alpha", 2), "alpha must be in (0, 1), got 2.0"),
+        (("--clients", 10, "--groups", 4, "--inputs", 0), "num_inputs must be in [1"),
+        (("--clients", 10, "--groups", 4, "--rounds", 0), "rounds must be in [1"),
+        (("--clients", 10, "--groups", 4, "--selection", "save"), "unknown selection 'save'; did you mean 'safe'?"),
+        (("--preset", "hat"), "unknown preset 'hat'; did you mean 'har'"),
+    ],
+)
+def test_a_mistake_gives_a_message_and_code_2(flcert, options, message):
+    result = flcert("plan", *options)
+    assert result.code == 2
+    assert message in result.err
