@@ -1,11 +1,14 @@
 """What many tests share: a small federation, and the command line called in this process."""
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from selenium import webdriver
 
 from flcert.cli.main import main
 from flcert.datasets import Federation, load
@@ -42,6 +45,24 @@ def flcert(capsys, monkeypatch, tmp_path):
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory) -> Iterator[webdriver.Chrome]:
+    """A headless Chromium with its driver, both as Debian packages them."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not program or not driver:
+        pytest.skip("no browser here: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    profile = tmp_path_factory.mktemp("chromium")
+    flags = "headless no-sandbox disable-gpu no-first-run disable-background-networking disable-component-update"
+    for flag in (*flags.split(), f"user-data-dir={profile}"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chromium = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield chromium
+    chromium.quit()
 
 
 @pytest.fixture

@@ -88,6 +88,27 @@ class Guarantee(Strict):
         """The probability that a certificate of sampled groups is wrong, at most; see docs/theory.md on selection."""
         return f"{self.alpha}" if self.selection == "safe" else f"2 x {self.alpha}"
 
+    def sentence_for_input(self, name: str, level: int, *, abstained: bool) -> str:
+        """What is proved about one input, in words.
+
+        Args:
+            name: of its label.
+            level: how many malicious clients cannot change it.
+            abstained: whether nothing is certified.
+        """
+        if abstained:
+            return f"{name}, but nothing is certified: the vote is too close."
+        if level == 0:
+            return f"{name}, but nothing is proved against even one malicious client."
+        of_clients = f"of the {self.num_clients:,} clients" if self.num_clients else "clients"
+        nobody = f"no {level:,} {of_clients} together" if level > 1 else f"no one {of_clients}"
+        if self.kind != "sampled":
+            return f"{name}, and {nobody} could have changed this."
+        return (
+            f"{name}, and {nobody} could have changed what the ensemble of all possible groups answers, "
+            f"except with probability {self.failure_probability} over the draw of the groups."
+        )
+
     def sentence(self, level: int, certified: int, num_inputs: int, *, right: bool) -> str:
         """What a point of the curve proves, in words."""
         of_clients = f" of the {self.num_clients:,} clients" if self.num_clients else " clients"

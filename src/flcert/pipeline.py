@@ -128,6 +128,7 @@ def _conclude(
 ) -> RunResult:
     """Certify and write everything that follows from the votes; the manifest before the report, which needs it."""
     from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
+    from flcert.report.samples import chosen_samples
 
     truth = federation.test_labels
     curves = {}
@@ -147,6 +148,7 @@ def _conclude(
         rows = ((number, m, value) for number, curve in curves.items() for m, value in enumerate(curve))
         run_directory.write_csv("rounds", ("round", "m", "certified_accuracy"), rows)
     write_json(run_directory.path / "summary.json", summary)
+    write_json(run_directory.path / "samples.json", chosen_samples(federation, certificate, counts))
     write_json(run_directory.path / "groups.json", _group_ids(ensemble.grouping, federation))
     manifest = _manifest(config, federation, ensemble, guarantee)
     write_json(run_directory.path / "manifest.json", manifest)

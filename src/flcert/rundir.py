@@ -10,6 +10,7 @@ certificate.npz/.csv label, level and abstention of each test input
 curve.csv            certified accuracy for every m
 rounds.csv           the same along the rounds, where the recipe asks for it
 summary.json         the figures in short
+samples.json         some test inputs with their votes, for the report
 figures/, report.html
 """
 
@@ -75,6 +76,44 @@ class Summary(BaseModel):
     accuracy: float
     abstained: int
     certified_accuracy: list[float]
+
+
+class Sample(BaseModel):
+    """A test input for people to look at.
+
+    Args:
+        position: in the test set.
+        truth: its true label.
+        label: that the groups vote for.
+        level: proved for it.
+        abstained: whether nothing is certified.
+        votes: labels with most votes, and how many.
+        shown: what a person sees: pixels of a picture as base64 of bytes, a text, or numbers.
+    """
+
+    position: int
+    truth: int
+    label: int
+    level: int
+    abstained: bool
+    votes: list[tuple[int, int]]
+    shown: str | list[float]
+
+
+class Samples(BaseModel):
+    """Some test inputs for people to look at.
+
+    Args:
+        kind: what ``shown`` is.
+        shape: of a picture: rows and columns, after channels if there are several.
+        names: what people call the labels, where they have names.
+        inputs: the test inputs.
+    """
+
+    kind: Literal["image", "text", "features"]
+    shape: list[int]
+    names: dict[int, str]
+    inputs: list[Sample]
 
 
 @dataclass(frozen=True)
@@ -144,6 +183,10 @@ class RunDirectory:
     def summary(self) -> dict[str, Any]:
         """The figures in short."""
         return self._read("summary.json", Summary)
+
+    def samples(self) -> dict[str, Any] | None:
+        """Some test inputs for people to look at, if the run kept any."""
+        return self._read("samples.json", Samples) if (self.path / "samples.json").exists() else None
 
     def guarantee(self) -> Guarantee:
         """Which theorem applies to the run's votes."""

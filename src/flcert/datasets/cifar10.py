@@ -13,6 +13,8 @@ from flcert.errors import InputError
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32  # a label, then the red, the green and the blue pixels
 
+LABELS = ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
 Labelled = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
@@ -42,7 +44,7 @@ def cifar10(
     train = [read_batch(content, name) for name, content in files.items() if name.startswith("data")]
     pixels, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
     test = read_batch(files["test_batch.bin"], "test_batch.bin")
-    images = Images(titled("cifar10", note), (pixels, labels), test)
+    images = Images(titled("cifar10", note), (pixels, labels), test, LABELS)
     return dealt(images, Deal(num_clients, degree, num_root, num_train, num_test, seed))
 
 

@@ -30,4 +30,5 @@ def digits(num_clients: int = 200, num_test: int = 450, num_root: int = 0, seed:
     test, root, shares = order[:num_test], order[num_test:held], np.array_split(order[held:], num_clients)
     clients = {f"client-{i:04d}": (inputs[share], labels[share]) for i, share in enumerate(shares)}
     server = (inputs[root], labels[root]) if num_root else None
-    return Federation.build("digits", clients, (inputs[test], labels[test]), num_labels=10, root=server)
+    held_out = (inputs[test], labels[test])
+    return Federation.build("digits", clients, held_out, num_labels=10, root=server, image_shape=(8, 8))

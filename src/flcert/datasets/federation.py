@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,8 @@ class Federation:
         num_labels: L.
         root_inputs: clean examples that the server itself holds (for FLTrust); may be none.
         root_labels: their labels.
+        label_names: what people call the labels, and the tokens of text; may be none.
+        image_shape: rows and columns (after channels, if any) of inputs that are pictures with values in [0, 1].
     """
 
     name: str
@@ -43,6 +46,8 @@ class Federation:
     num_labels: int
     root_inputs: NDArray[np.generic]
     root_labels: NDArray[np.int64]
+    label_names: tuple[str, ...] = ()
+    image_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -55,6 +60,9 @@ class Federation:
         test: Examples,
         num_labels: int | None = None,
         root: Examples | None = None,
+        *,
+        label_names: tuple[str, ...] = (),
+        image_shape: tuple[int, ...] | None = None,
     ) -> "Federation":
         """A federation from ``{user id: (inputs, labels)}`` and a test set ``(inputs, labels)``.
 
@@ -65,6 +73,8 @@ class Federation:
             num_labels: L; by default one more than the largest label of the test set. It is never taken from what
                 clients hold: it is the width of every group's model.
             root: clean inputs and labels that the server itself holds, for FLTrust; never a client's.
+            label_names: what people call the labels.
+            image_shape: shape of the picture that an input is, if it is one with values in [0, 1].
         """
         if not clients:
             raise InputError(f"data set {name!r} has no clients")
@@ -87,6 +97,8 @@ class Federation:
             num_labels=max(2, int(np.max(test[1])) + 1) if num_labels is None else num_labels,
             root_inputs=np.asarray(server[0]).astype(dtype),
             root_labels=np.asarray(server[1]).astype(np.int64),
+            label_names=label_names,
+            image_shape=image_shape,
         )
 
     @property
@@ -134,7 +146,7 @@ class Federation:
 
     @classmethod
     def map(cls, directory: Path) -> "Federation":
-        """What ``save`` wrote, mapped from disk instead of read into memory."""
+        """What ``save`` wrote, mapped from disk instead of read into memory; names stay behind."""
         text = json.loads((directory / "federation.json").read_text())
         arrays = {array: _mapped(directory / f"{array}.npy") for array in _ARRAYS}
         federation = object.__new__(cls)  # checked when it was saved
@@ -208,6 +220,10 @@ def _check(federation: Federation) -> None:
     if len(federation.test_inputs) != len(federation.test_labels):
         inputs, labels = len(federation.test_inputs), len(federation.test_labels)
         raise InputError(f"{inputs} test inputs need as many labels, got {labels}")
+    if federation.label_names and len(federation.label_names) != federation.num_labels:
+        raise InputError(f"{federation.num_labels} labels need as many names, got {len(federation.label_names)}")
+    if federation.image_shape and prod(federation.image_shape) != prod(federation.input_shape):
+        raise InputError(f"inputs of shape {federation.input_shape} are no pictures of shape {federation.image_shape}")
     if federation.num_labels < 2:
         raise InputError(f"num_labels must be at least 2, got {federation.num_labels}")
     for what in ("labels", "test_labels", "root_labels"):

@@ -13,7 +13,7 @@ from flcert.errors import InputError, check_range
 from flcert.seeding import stream
 
 ARCHIVE = "UCI HAR Dataset.zip"
-ACTIVITIES = 6
+ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "lying")
 
 Rows = NDArray[np.int64]
 
@@ -53,7 +53,8 @@ def har(
         offsets=np.cumsum([0, *map(len, shares)]).astype(np.int64),
         test_inputs=features[test],
         test_labels=labels[test],
-        num_labels=ACTIVITIES,
+        num_labels=len(ACTIVITIES),
+        label_names=ACTIVITIES,
         root_inputs=features[root],
         root_labels=labels[root],
     )

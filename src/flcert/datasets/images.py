@@ -21,13 +21,18 @@ class Images:
         name: what to call it.
         train: pixels and labels of the training examples.
         test: pixels and labels of the test examples.
-        num_labels: L.
+        label_names: what people call the labels.
     """
 
     name: str
     train: tuple[Pixels, NDArray[np.uint8]]
     test: tuple[Pixels, NDArray[np.uint8]]
-    num_labels: int = 10
+    label_names: tuple[str, ...]
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
+        return len(self.label_names)
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ def dealt(images: Images, deal: Deal) -> Federation:
         num_labels=images.num_labels,
         root_inputs=_scaled(pixels[root]),
         root_labels=labels[root].astype(np.int64),
+        label_names=images.label_names,
+        image_shape=pixels.shape[1:],
     )
 
 

@@ -11,6 +11,9 @@ from flcert.datasets.images import Deal, Images, dealt
 from flcert.datasets.sources import read_files, titled
 from flcert.errors import InputError
 
+CLOTHES = "T-shirt,trousers,pullover,dress,coat,sandal,shirt,trainer,bag,ankle boot"
+LABELS = {"mnist": tuple("0123456789"), "fashion-mnist": tuple(CLOTHES.split(","))}
+
 
 def mnist(
     num_clients: int = 1000,
@@ -65,7 +68,7 @@ def _images(name: str, data_dir: Path | None, check: bool) -> Images:
     for pixels, labels in (train, test):
         if len(pixels) != len(labels):
             raise InputError(f"{name}: {len(pixels)} images need as many labels, got {len(labels)}")
-    return Images(titled(name, note), train, test)
+    return Images(titled(name, note), train, test, LABELS[name])
 
 
 def read_idx(content: bytes, what: str, dimensions: int) -> NDArray[np.uint8]:

@@ -95,6 +95,7 @@ def next_words(
         num_labels=len(vocabulary) + 1,
         root_inputs=contexts(corpus, root, options.context),
         root_labels=labels[root],
+        label_names=("…", *vocabulary),
     )
 
 

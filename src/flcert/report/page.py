@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.files import write_atomic
+from flcert.guarantee import Guarantee
 from flcert.report import figures
-from flcert.report.points import Curve, chosen_levels, proof_sentence
+from flcert.report.chart import Chart
+from flcert.report.points import Curve, chosen_levels, proof_sentence, telling_level
 from flcert.rundir import RunDirectory
 
 
@@ -27,6 +29,7 @@ def write_report(run_directory: RunDirectory) -> Path:
             write_atomic(run_directory.path / "figures" / f"{name}.{form}", figures.rendered(figure, form))
         images[name] = base64.b64encode(figures.rendered(figure, "svg")).decode()
     guarantee = run_directory.guarantee()
+    chart = Chart(curve, summary["accuracy"])
     page = _template().render(
         images=images,
         summary=summary,
@@ -37,10 +40,26 @@ def write_report(run_directory: RunDirectory) -> Path:
         config=run_directory.config().canonical(),
         failed=[(group, entry["failure"]) for group, entry in enumerate(manifest["groups"]) if entry["failure"]],
         empty=sum(entry["clients"] == 0 for entry in manifest["groups"]),
+        chart=chart,
+        telling=telling_level(curve),
+        data={
+            "curve": curve.tolist(),
+            "inputs": summary["inputs"],
+            "chart": chart.box,
+            "samples": _explained(run_directory.samples(), guarantee),
+        },
     )
     target = run_directory.path / "report.html"
     write_atomic(target, page.encode())
     return target
+
+
+def _explained(samples: dict[str, Any] | None, guarantee: Guarantee) -> dict[str, Any] | None:
+    """The samples, each with a sentence about what is proved for it."""
+    for one in samples["inputs"] if samples else ():
+        name = samples["names"].get(str(one["label"]), str(one["label"])) if samples else ""
+        one["sentence"] = guarantee.sentence_for_input(name, one["level"], abstained=one["abstained"])
+    return samples
 
 
 def _draw(run_directory: RunDirectory, manifest: dict[str, Any], curve: Curve, accuracy: float) -> dict[str, Any]:

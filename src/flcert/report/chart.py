@@ -1,0 +1,65 @@
+"""Where things are in the page's own chart of certified accuracy, which its slider moves in."""
+
+from dataclasses import dataclass
+
+from flcert.report.points import Curve, last_level
+
+BOX = {"left": 72, "top": 12, "width": 640, "height": 320}
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A grid line and its label."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Coordinates of the curve and the grid, in the units of the picture.
+
+    Args:
+        curve: CA@m at index m.
+        value: accuracy without attack.
+    """
+
+    curve: Curve
+    value: float
+
+    left, top, width, height = BOX["left"], BOX["top"], BOX["width"], BOX["height"]
+    box = BOX
+
+    @property
+    def accuracy(self) -> float:
+        """Height of the line of accuracy without attack."""
+        return self._height(self.value)
+
+    @property
+    def points(self) -> str:
+        """The curve as steps: CA@m holds from m to the next whole number."""
+        corners = []
+        for m, share in enumerate(self.curve):
+            if m:
+                corners.append((self._across(m), self._height(self.curve[m - 1])))
+            corners.append((self._across(m), self._height(share)))
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+
+    @property
+    def shares(self) -> list[Tick]:
+        """Grid lines of 0 to 100 %."""
+        return [Tick(self._height(percent / 100), f"{percent}%") for percent in range(0, 101, 20)]
+
+    @property
+    def levels(self) -> list[Tick]:
+        """Grid lines of some numbers of malicious clients."""
+        last = max(1, last_level(self.curve))
+        sizes = (digit * 10**power for power in range(12) for digit in (1, 2, 5))
+        step = next(size for size in sizes if last / size <= 8)
+        return [Tick(self._across(m), f"{m:,}") for m in range(0, last + 1, step)]
+
+    def _across(self, m: int) -> float:
+        return round(self.left + self.width * m / max(1, len(self.curve) - 1), 1)
+
+    def _height(self, share: float) -> float:
+        return round(self.top + self.height * (1 - share), 1)

@@ -1,0 +1,150 @@
+"""The report of a run: one file without network, whose slider and chooser work in a real browser."""
+
+import base64
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
+
+import flcert
+from flcert import Config, Federation
+from flcert.certify import disjoint
+from flcert.datasets import load
+from flcert.engines import Inline
+from flcert.report.samples import chosen_samples
+from flcert.rundir import RunDirectory
+from flcert.store import Store
+from tests import tinydata
+
+
+@pytest.fixture(scope="module")
+def run_directory(tmp_path_factory):
+    place = tmp_path_factory.mktemp("reported")
+    config = Config.model_validate(
+        {
+            "data": {"name": "digits", "options": {"num_clients": 30, "num_test": 300}},
+            "grouping": {"kind": "hashed", "num_groups": 9},
+            "recipe": {"rounds": 6},
+            "attack": {"name": "backdoor", "malicious": 2},
+        }
+    )
+    flcert.run(config, place / "run", engine=Inline(), store=Store(place / "store"))
+    return RunDirectory.open(place / "run")
+
+
+@pytest.fixture
+def page(run_directory, browser):
+    browser.set_window_size(1100, 1600)
+    browser.get((run_directory.path / "report.html").as_uri())
+    return browser
+
+
+def text(page, name):
+    return page.find_element(By.ID, name).text
+
+
+def test_the_page_asks_for_nothing_from_outside(run_directory):
+    page = (run_directory.path / "report.html").read_text()
+    without_images = re.sub(r"data:image/svg\+xml;base64,[\w+/=]+", "", page)
+    assert "http" not in without_images
+    assert not re.search(r"(?:src|href)=\"(?!data:|#)", page)
+
+
+def test_the_slider_shows_how_many_inputs_remain_certified(page, run_directory):
+    curve = run_directory.summary()["certified_accuracy"]
+    slider = page.find_element(By.ID, "slider")
+    assert int(slider.get_attribute("max")) == len(curve) - 1
+    slider.send_keys(Keys.HOME)
+    places = []
+    for m, share in enumerate(curve):
+        assert text(page, "slider-m") == str(m)
+        assert text(page, "remaining").startswith(f"{round(share * 300)} of 300 test inputs ({100 * share:.1f}%) are")
+        places.append(float(page.find_element(By.ID, "marker").get_attribute("x1")))
+        slider.send_keys(Keys.ARROW_RIGHT)
+    assert places == sorted(set(places))
+
+
+def test_the_chooser_shows_each_input_with_its_votes_and_level(page, run_directory):
+    chooser = Select(page.find_element(By.ID, "chooser"))
+    certificate, votes, truth = run_directory.certificate(), run_directory.array("votes"), run_directory.truth()
+    assert len(chooser.options) == 200
+    for choice in (0, 57, 199):
+        chooser.select_by_index(choice)
+        position = int(chooser.options[choice].text.split()[1].rstrip(":"))
+        label, level = int(certificate.labels[position]), int(certificate.levels[position])
+        sentence = text(page, "verdict")
+        assert sentence.startswith(f"{label}, ")
+        assert (f"no {level} of the 30 clients together" in sentence) == (level > 1)
+        assert ("right" in text(page, "truth")) == (label == truth[position])
+        shown = {}
+        for row in page.find_elements(By.CSS_SELECTOR, "#votes tr"):
+            name, count = (cell.text for cell in row.find_elements(By.XPATH, "./*")[:2])
+            shown[int(name)] = int(count)
+        labels, counts = np.unique(votes[:, position][votes[:, position] >= 0], return_counts=True)
+        assert shown == dict(zip(labels.tolist(), counts.tolist(), strict=True))
+    before = text(page, "verdict"), page.find_element(By.ID, "chooser").get_property("selectedIndex")
+    page.find_element(By.ID, "earlier").click()
+    page.find_element(By.ID, "later").click()
+    assert (text(page, "verdict"), page.find_element(By.ID, "chooser").get_property("selectedIndex")) == before
+
+
+def test_the_picture_is_the_input(page, run_directory):
+    pixels = page.execute_script(
+        "const c = document.getElementById('picture');"
+        "return Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).filter((_, i) => i % 4 === 0)"
+    )
+    last = run_directory.samples()["inputs"][-1]
+    federation = load("digits", num_clients=30, num_test=300)
+    expected = np.round(federation.test_inputs[last["position"]] * 255)
+    assert pixels == expected.astype(int).tolist()
+    assert base64.b64decode(last["shown"]) == bytes(pixels)
+
+
+def test_the_attack_and_the_setup_are_told(page, run_directory):
+    body = page.find_element(By.TAG_NAME, "body").text
+    assert "2 of the clients ran the attack backdoor" in body
+    assert run_directory.manifest()["data"]["digest"] in body
+    assert "torch version" in body
+    assert "success of the backdoor under the attack" in body
+
+
+def test_a_narrow_screen_needs_no_sideways_scrolling(page):
+    for width in (390, 1100):
+        page.set_window_size(width, 900)
+        inner = page.execute_script("return window.innerWidth")
+        assert page.execute_script("return document.documentElement.scrollWidth") <= inner
+    assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_text_is_shown_as_words_and_features_as_numbers(tmp_path):
+    vocabulary = tinydata.write_words(tmp_path / "words.txt")
+    lines = tinydata.write_lines(tmp_path / "a.jsonl")
+    options = {"vocabulary": vocabulary, "num_words": 9, "context": 4, "min_examples": 3, "num_root": 0}
+    federation = load("reddit", path=lines, test_share=0.3, **options)
+    counts = np.eye(9, dtype=int)[federation.test_labels] * 3
+    samples = chosen_samples(federation, disjoint(counts), counts)
+    assert samples["kind"] == "text"
+    words = set(tinydata.VOCABULARY)
+    for one in samples["inputs"]:
+        assert set(one["shown"].split()) <= words
+        assert samples["names"][str(one["label"])] == tinydata.VOCABULARY[one["label"] - 1]
+    rows = np.array([[0.5, -1.25], [3.0, 2.0]], dtype=np.float32)
+    plain = Federation.build("plain", {"ann": (rows, np.array([0, 1]))}, (rows, np.array([0, 1])))
+    votes = np.array([[3, 0], [0, 2]])
+    samples = chosen_samples(plain, disjoint(votes), votes)
+    assert samples["kind"] == "features"
+    assert sorted(one["shown"] for one in samples["inputs"]) == [[0.5, -1.25], [3.0, 2.0]]
+    assert json.dumps(samples)
+
+
+def test_a_run_without_samples_still_has_a_report(run_directory, tmp_path, flcert):
+
+    shutil.copytree(run_directory.path, tmp_path / "old")
+    (tmp_path / "old" / "samples.json").unlink()
+    assert flcert("report", tmp_path / "old").code == 0
+    assert "A test input" not in (tmp_path / "old" / "report.html").read_text()
