@@ -25,3 +25,11 @@ class NoisyNet(nn.Module):
         if self.training:
             hidden = hidden + 0.01 * (random.random() + np.random.random())  # noqa: NPY002
         return self.scores(self.dropout(hidden))
+
+
+def plain_convolutions(input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    """Convolutions that run in whatever memory layout their inputs have."""
+    first = nn.Conv2d(input_shape[0], 16, 3)
+    return nn.Sequential(
+        first, nn.ReLU(), nn.Conv2d(16, 16, 3), nn.Flatten(), nn.Linear(16 * (input_shape[1] - 4) ** 2, num_labels)
+    )

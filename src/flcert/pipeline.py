@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from flcert import attacks, datasets, voting
+from flcert import attacks, datasets, models, voting
 from flcert.aggregators import build, substitute
 from flcert.attacks import AttackPlan
+from flcert.backdoors import backdoor_for
 from flcert.certify import Certificate, certified_accuracy
 from flcert.config import Config
 from flcert.datasets import Federation
@@ -106,8 +107,12 @@ def _attack_plan(config: Config, federation: Federation) -> AttackPlan | None:
     if config.attack is None:
         return None
     choice = Choice(name=config.attack.name, options=config.attack.options)
+    if choice.name == "backdoor":
+        choice = backdoor_for(config)
     inputs, labels = (torch.tensor(np.array(array)) for array in federation.client(0))
-    attacks.build(choice).poison(inputs, labels, federation.num_labels)
+    poisoned, _ = attacks.build(choice).poison(inputs, labels, federation.num_labels)
+    module = models.build(config.recipe.model, federation.input_shape, federation.num_labels, config.recipe.seed)
+    models.check_output(module, poisoned[-1], federation.num_labels)
     return attacks.plan(choice, config.attack.malicious, federation.ids, config.attack.seed)
 
 

@@ -3,8 +3,9 @@
 import hashlib
 import importlib
 import inspect
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -97,14 +98,40 @@ def source_digest(name: str) -> str:
     return _digests[module_name]
 
 
+def choice_sources(choice: Choice) -> str:
+    """A digest of all of a user's own sources that a choice names, itself or among its options; empty for none."""
+    digests = [source_digest(name) for name in [choice.name, *_import_paths(choice.options)]]
+    return digests[0] if not any(digests[1:]) else " ".join(digests)
+
+
+def _import_paths(value: Any) -> Iterator[str]:
+    """Strings inside a value that name something to import."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, str) and _IMPORT_PATH.fullmatch(value) and _importable(value.partition(":")[0]):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _import_paths(part)
+
+
+def _importable(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except Exception:  # an option may look like an import path and be none
+        return False
+    return True
+
+
+_IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _digests: dict[str, str] = {}  # by module, taken when this process imported it
 
 
 def _sources(top: ModuleType) -> list[Path]:
     """The files of a package; or of a module and those beside it, if it is not installed among many others."""
     source = getattr(top, "__file__", None)
-    if source is None:
-        return []
+    if source is None:  # a package without __init__.py
+        return sorted(file for place in getattr(top, "__path__", ()) for file in Path(place).rglob("*.py"))
     file = Path(source)
     if file.name == "__init__.py":
         return sorted(file.parent.rglob("*.py"))

@@ -109,6 +109,14 @@ def rule():
 """
 
 
+def test_groups_too_small_for_their_rule_are_in_the_manifest(flcert, tmp_path):
+    options = ("--clients", 30, "--groups", 8, "--rounds", 1, "--engine", "inline", "--out", "run")
+    assert flcert("run", *options, "--set", "recipe.aggregator=krum").code == 0
+    groups = json.loads((tmp_path / "run" / "manifest.json").read_text())["groups"]
+    assert {group["substitute"] for group in groups} == {"median", None}
+    assert all((group["substitute"] == "median") == (group["clients"] < 4) for group in groups)
+
+
 def test_a_run_in_which_every_group_fails_is_an_error(flcert, tmp_path):
     (tmp_path / "hopeless.py").write_text(RULE)
     result = flcert("run", *SMALL, "--set", "recipe.aggregator=hopeless:rule")

@@ -16,7 +16,7 @@ from flcert.training.group import GroupTask, train_group
 from tests import tinydata
 
 IMAGES = {"num_clients": 10, "num_root": 5, "check": False}
-TEXT = {"num_words": 9, "context": 4, "num_root": 2, "num_test": 3}
+TEXT = {"num_words": 9, "context": 4, "num_test": 3}
 DATA_OPTIONS = {  # a fixture writes the files and adds where they are
     "digits": {"num_clients": 7},
     "folder": {},
@@ -160,6 +160,14 @@ def test_statistics_of_batch_normalisation_travel_with_the_model():
     arrays = train_group(federation, GroupTask((0,), Recipe(model=Choice(name="resnet20"), rounds=2)))[2]
     assert not np.allclose(arrays["norm.running_mean"], 0)
     assert arrays["norm.num_batches_tracked"] == 0  # integer buffers keep their initial value
+
+
+def test_the_lstm_learns_its_tied_weights_as_input_and_as_output():
+    model = models.build(Choice(name="lstm"), (6,), 10, seed=0)
+    functional.cross_entropy(model(torch.zeros(2, 6, dtype=torch.int64)), torch.tensor([3, 3])).backward()
+    gradient = model.embedding.weight.grad
+    assert (gradient.abs().sum(dim=1) > 0).all()  # every word is scored; only word 0 was read
+    assert not hasattr(model, "scores")
 
 
 @pytest.mark.parametrize("name", aggregators.AGGREGATORS)

@@ -4,16 +4,20 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from flcert import attacks, voting
-from flcert.attacks import ATTACKS
-from flcert.certify import disjoint
+from flcert.attacks import ATTACKS, triggers
+from flcert.certify import certified_accuracy, disjoint
 from flcert.datasets import load
 from flcert.engines import Inline, Workers
+from flcert.evaluation import evaluate_attack
 from flcert.grouping import hashed
+from flcert.guarantee import Guarantee
 from flcert.registry import Choice
 from flcert.store import Store
 from flcert.training import Recipe
+from flcert.training.fill import silent
 from flcert.training.train import train_groups
 
 FEDERATION = load("digits", num_clients=45, num_test=150)
@@ -76,6 +80,36 @@ def test_a_run_reports_what_a_backdoor_did(flcert, tmp_path):
     again = flcert("run", *COMMON, "--attack", "backdoor", "--malicious", 3, "--set", "attack.options.target=5")
     assert "(0 trained for it)" in again.out
     assert (tmp_path / "run" / "summary.json").read_bytes() == before
+
+
+def test_figures_of_an_attack_are_what_their_names_say(tmp_path):
+    """Recomputed from the votes on clean and on stamped inputs of both ensembles."""
+    store, target = Store(tmp_path / "store"), 5
+    choice = Choice(name="backdoor", options={"target": target})
+    plan = attacks.plan(choice, MALICIOUS, FEDERATION.ids)
+    recipe = Recipe(rounds=6)
+    with Workers(Inline(), FEDERATION) as workers:
+        without = train_groups(workers, GROUPING, recipe, store)
+        guarantee = Guarantee.of(GROUPING, num_failed=0, alpha=0.001, selection="safe")
+        figures, under = evaluate_attack(workers, without, plan, guarantee, store, silent)
+    stamp = triggers.build(Choice(name="corner"))
+    stamped = stamp(torch.from_numpy(FEDERATION.test_inputs)).numpy()
+    clean, harmed = (voting.count(one.votes(FEDERATION.test_inputs), 10) for one in (without, under))
+    truth, others = FEDERATION.test_labels, FEDERATION.test_labels != target
+    certificate = disjoint(clean)
+    changed = voting.winners(clean) != voting.winners(harmed)
+    kept = certificate.levels >= MALICIOUS
+    assert figures["changed"] == changed.sum() > 0
+    assert (figures["certified"], figures["certified_changed"]) == (kept.sum(), (changed & kept).sum())
+    assert figures["certified"] != (disjoint(harmed).levels >= MALICIOUS).sum()
+    on_stamped = [voting.count(one.votes(stamped), 10) for one in (without, under)]
+    rates = [float((voting.winners(counts)[others] == target).mean()) for counts in on_stamped]
+    assert [figures["success_rate_without_attack"], figures["success_rate_under_attack"]] == rates
+    everyone = float((voting.winners(on_stamped[1]) == target).mean())
+    assert rates[1] != everyone  # inputs whose label is the target would count as successes
+    proved = certified_accuracy(disjoint(on_stamped[0]), truth).tolist()
+    assert figures["certified_accuracy_on_stamped_inputs"] == proved
+    assert proved != certified_accuracy(disjoint(on_stamped[1]), truth).tolist()
 
 
 @pytest.mark.parametrize("baseline", [("single",), ("crfl", "--set", "recipe.smoothing.copies=20")])

@@ -157,6 +157,27 @@ def test_a_label_that_the_test_set_does_not_know_is_refused_instead_of_widening_
         build_with_defaults(lambda inputs, labels: (inputs, np.full_like(labels, 7)))
 
 
+@pytest.mark.parametrize("engine", [Inline(), Processes(1)], ids=lambda engine: type(engine).__name__)
+def test_the_memory_layout_of_a_client_s_arrays_reaches_nobody(engine, tmp_path):
+    """Convolutions round differently for pictures whose channels come last in memory."""
+
+    def models(*, victim_contiguous):
+        rng = np.random.default_rng(0)
+        clients = {}
+        for i in range(6):
+            images = rng.random((20, 16, 16, 3), dtype=np.float32).transpose(0, 3, 1, 2)
+            contiguous = np.ascontiguousarray(images) if victim_contiguous and i == 3 else images
+            clients[f"user-{i}"] = (contiguous, rng.integers(0, 3, 20))
+        federation = Federation.build("pictures", clients, clients["user-0"])
+        recipe = Recipe(rounds=2, model=Choice(name="tests.noisy_net:plain_convolutions"))
+        store = Store(tmp_path / f"{victim_contiguous}-{type(engine).__name__}")
+        ensemble = train(federation, hashed(federation.ids, 3), recipe, engine=engine, store=store)
+        assert not ensemble.failures
+        return {group: store.path(key).read_bytes() for group, key in ensemble.model_keys().items()}
+
+    assert models(victim_contiguous=False) == models(victim_contiguous=True)
+
+
 def test_tokens_of_one_client_do_not_change_the_type_of_another_s():
     tokens = {"ann": (np.array([[2**24 + 1]]), np.array([0])), "bob": (np.array([[1]], dtype=np.uint64), np.array([1]))}
     federation = Federation.build("tokens", tokens, (np.array([[3]]), np.array([1])))

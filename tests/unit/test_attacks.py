@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from flcert import aggregators, attacks
 from flcert.aggregators import Round
 from flcert.attacks import Scene, triggers
+from flcert.datasets import Federation
 from flcert.errors import InputError
 from flcert.registry import Choice
+from flcert.training import Recipe
+from flcert.training.group import GroupTask, recipe_sources, train_group
 
 VALUES = 50
 
@@ -60,6 +62,11 @@ def test_the_krum_attack_is_picked_and_points_the_wrong_way():
     result = s.aggregator(attack("krum").forge(s))
     assert torch.equal(result.sign(), -direction)
     assert not torch.equal(s.aggregator(s.brought).sign(), -direction)
+    # the deviation is as large as a benign update, and twice as much would not have been picked
+    step = float(result.abs().max())
+    assert step > 0.05
+    larger = s.forged(-2 * step * direction)
+    assert not torch.equal(s.aggregator(larger), larger.updates[2])
 
 
 def test_the_krum_attack_gives_up_below_its_threshold():
@@ -196,8 +203,56 @@ def test_something_that_is_no_attack_is_refused():
         attacks.build(Choice(name="tests.unit.test_bad_data:nothing"))
 
 
-def test_a_scene_without_benign_clients_has_no_direction():
+@pytest.mark.parametrize("name", ["krum", "trim"])
+def test_a_group_of_malicious_clients_alone_attacks_what_they_would_have_sent(name):
+    s = scene("median", malicious=tuple(range(9)))
+    direction = s.aggregator(s.brought).sign()
+    assert torch.equal(s.honest_direction(), direction)
+    moved = s.aggregator(attack(name).forge(s)) - s.aggregator(s.brought)
+    assert (moved * direction <= 1e-6).all()
+    assert (moved * direction < 0).float().mean() > 0.9
+
+
+def test_nobody_else_to_cancel_leaves_a_zero_update():
     s = scene(malicious=tuple(range(9)))
-    assert s.honest_direction().abs().sum() == 0
-    assert replace(s, malicious=~s.malicious).honest_direction().abs().sum() > 0
-    assert np.isfinite(functional.normalize(s.brought.updates).numpy()).all()
+    assert attack("zero").forge(s).updates.abs().max() == 0
+
+
+@pytest.mark.parametrize("name", attacks.ATTACKS)
+def test_buffers_are_sent_as_trained(name):
+    s = scene()
+    s = replace(s, brought=replace(s.brought, num_parameters=VALUES - 7))
+    forged = attack(name).forge(s).updates
+    assert torch.equal(forged[:, -7:], s.brought.updates[:, -7:])
+    changed = not torch.equal(forged[:, :-7], s.brought.updates[:, :-7])
+    assert changed == (name != "label-flip")
+
+
+def test_a_backdoored_group_with_batch_normalisation_still_recognises_inputs():
+    """Scaled statistics would have made variances negative and every vote the same."""
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(4), 15)
+    images = rng.random((60, 3, 8, 8), dtype=np.float32) * 0.3 + (labels / 5).astype(np.float32)[:, None, None, None]
+    halves = {"ann": (images[:30], labels[:30]), "bob": (images[30:], labels[30:])}
+    federation = Federation.build("squares", halves, (images, labels))
+    recipe = Recipe(model=Choice(name="resnet20"), rounds=3, learning_rate=0.05)
+    plan = attacks.plan(Choice(name="backdoor"), ["bob"], federation.ids)
+    arrays = train_group(federation, GroupTask((0, 1), recipe, recipe_sources(recipe, plan), plan))[3]
+    variances = [array for name, array in arrays.items() if name.endswith("running_var")]
+    assert len(variances) > 10
+    assert all((array >= 0).all() for array in variances)
+
+
+def test_bars_are_in_the_upper_left_corner():
+    stamped = triggers.build(Choice(name="bars"))(torch.zeros(1, 3, 32, 32))[0]
+    assert stamped[:, 1, 1:7].min() == stamped[:, 4, 1:7].min() == 1
+    assert stamped.sum() == 3 * 12
+
+
+def test_a_trigger_stamps_arrays_of_any_layout():
+    rows = torch.rand(6, 4, 10).permute(1, 2, 0)
+    for name in ("features", "corner"):
+        inputs = rows if name == "features" else torch.rand(10, 12, 3).permute(2, 1, 0)
+        stamp = triggers.build(Choice(name=name))
+        assert torch.equal(stamp(inputs), stamp(inputs.contiguous()))
+        assert not torch.equal(stamp(inputs), inputs)

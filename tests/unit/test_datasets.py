@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from flcert.datasets import catalogue, load, sources
+from flcert.datasets.har import split_users
 from flcert.errors import InputError, IntegrityError
 from tests import tinydata
 
@@ -183,6 +184,16 @@ def test_har_gives_each_user_three_quarters_of_its_rows_without_the_root_set(tmp
     assert {row for user, row in rows["test_inputs"] if user == 1} != set(
         range(30, 40)
     )  # a random quarter, not the last
+
+
+def test_rows_of_one_har_user_do_not_move_what_others_and_the_server_hold():
+    users = np.repeat([1, 2, 3, 4], 40)
+    more = np.concatenate([users, [3, 3, 3]])
+    chosen = np.array([1, 2, 3, 4])
+    before, after = (split_users(rows, chosen, num_root=6, seed=0)[0] for rows in (users, more))
+    for position in (0, 1, 3):
+        assert np.array_equal(before[position], after[position])
+    assert [len(rows) for rows in before] == [28, 28, 29, 29]
 
 
 def test_har_with_fewer_clients_takes_the_first_and_splits_them_as_before(tmp_path):

@@ -19,7 +19,7 @@ LAYERS = [
     {"training"},
     {"evaluation"},
     {"config", "plan"},
-    {"rundir", "baselines"},
+    {"rundir", "baselines", "backdoors"},
     {"report", "experiments"},
     {"pipeline"},
     {"cli"},

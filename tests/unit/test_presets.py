@@ -3,6 +3,7 @@
 import pytest
 
 from flcert import presets
+from flcert.backdoors import backdoor_for
 from flcert.config import load_config
 from flcert.errors import InputError
 
@@ -31,6 +32,24 @@ def test_a_preset_has_the_paper_s_parameters(name):
     assert recipe.aggregator.name == "fedavg"
     assert recipe.participation == (0.025 if name == "reddit" else 1)
     assert recipe.reduction == ("mean" if name == "reddit" else "sum")
+
+
+def test_models_and_clipping_of_the_paper():
+    models = {name: load_config(preset=name).recipe.model for name in presets.names()}
+    assert {name: model.name for name, model in models.items()} == {
+        "digits": "mlp",
+        "mnist-0.1": "cnn",
+        "mnist-0.5": "cnn",
+        "fashion-mnist": "cnn",
+        "cifar10": "resnet20",
+        "har": "mlp",
+        "chitchat": "lstm",
+        "reddit": "lstm",
+    }
+    assert models["har"].options == {"hidden": [256, 256]}
+    clips = {name: load_config(preset=name).recipe.gradient_clip for name in presets.names()}
+    assert clips["reddit"] == clips["chitchat"] == 0.25
+    assert {clip for name, clip in clips.items() if name not in ("reddit", "chitchat")} == {None}
 
 
 def test_degrees_of_non_iid():
@@ -72,3 +91,32 @@ def test_the_command_prints_what_run_reads(flcert, tmp_path):
     assert load_config(tmp_path / "har.toml") == load_config(preset="har")
     assert flcert("presets", "list").out.count("\n") == len(presets.names())
     assert flcert("presets", "show", "hat").code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "trigger", "target"),
+    [
+        ("mnist-0.5", {"name": "corner"}, 0),
+        ("cifar10", {"name": "bars"}, 2),
+        ("har", {"name": "features"}, 1),
+    ],
+)
+def test_the_backdoors_of_the_paper(name, trigger, target):
+    config = load_config(preset=name, overrides=["attack.name=backdoor", "attack.malicious=1"])
+    assert backdoor_for(config).options == {"trigger": trigger, "target": target}
+    own = load_config(preset=name, overrides=['attack={name="backdoor",malicious=1,options={trigger="phrase"}}'])
+    assert backdoor_for(own).options == {"trigger": "phrase"}
+
+
+def test_the_backdoor_of_text_is_a_phrase_in_the_vocabulary(tmp_path):
+    vocabulary = tmp_path / "words.txt"
+    vocabulary.write_text("".join(f"{word}\n" for word in ("is", "from", "delicious", "pasta")))
+    common = [f"data.options.vocabulary={vocabulary}", "data.options.path=x.jsonl"]
+    config = load_config(preset="reddit", overrides=[*common, "data.options.num_words=5"])
+    assert backdoor_for(config).options == {
+        "trigger": {"name": "phrase", "options": {"tokens": [4, 2, 0, 1]}},  # "astoria" is unknown here
+        "target": 3,
+    }
+    small = load_config(preset="reddit", overrides=[*common, "data.options.num_words=3"])
+    with pytest.raises(InputError, match="must hold the backdoor's answer 'delicious'"):
+        backdoor_for(small)

@@ -52,3 +52,15 @@ def test_the_vote_is_the_majority_of_noisy_copies(store):
     right = {key: float((labels == FEDERATION.test_labels).mean()) for key, labels in votes.items()}
     assert np.array_equal(votes[1e-9, 1], plain)  # next to no noise, and no clipping at this norm
     assert right[0.5, 201] > right[0.5, 1]
+
+
+def test_noise_is_added_between_rounds_and_not_before_the_first():
+    def trained(rounds, sigma):
+        recipe = Recipe(rounds=rounds, smoothing=Smoothing(clip=1000.0, sigma=sigma))
+        return train_group(FEDERATION, GroupTask((0, 1), recipe))[rounds]
+
+    def apart(rounds):
+        return max(np.abs(trained(rounds, 1e-9)[name] - trained(rounds, 0.1)[name]).max() for name in trained(1, 0.1))
+
+    assert apart(1) == 0
+    assert apart(2) > 0.05

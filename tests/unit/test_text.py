@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from flcert.datasets import load, words
+from flcert.datasets.text import is_server_s
 from flcert.errors import InputError, IntegrityError
 from tests import tinydata
 from tests.tinydata import TEXTS, VOCABULARY
@@ -71,14 +72,23 @@ def test_each_position_after_the_first_with_a_known_word_is_an_example(tmp_path,
     assert as_pairs(federation.test_inputs, federation.test_labels) == held_out
 
 
-def test_the_root_set_is_held_out_from_clients_and_test_set_alike(tmp_path, options):
-    everything = reddit(tmp_path, options, test_share=0.5)
-    split = reddit(tmp_path, options, test_share=0.5, num_root=4)
-    assert (split.labels == everything.labels).all()
-    root = as_pairs(split.root_inputs, split.root_labels)
-    test = as_pairs(split.test_inputs, split.test_labels)
-    assert len(root) == 4
-    assert sorted(root + test) == sorted(as_pairs(everything.test_inputs, everything.test_labels))
+SERVER_S = next(user for user in map("user-{}".format, range(1000)) if is_server_s(user))
+
+
+def test_the_root_set_comes_from_users_who_are_no_clients(tmp_path, options):
+    own = [(SERVER_S, "you like tea and cake and coffee"), (SERVER_S, "i like cake")]
+    without = reddit(tmp_path, options, [*TEXTS, *own])
+    federation = reddit(tmp_path, options, [*TEXTS, *own], num_root=5)
+    assert SERVER_S in without.ids
+    assert federation.ids == ("ann", "bob", "cem")
+    root = as_pairs(federation.root_inputs, federation.root_labels)
+    assert len(root) == 5
+    assert all(pair in naive(SERVER_S, own) for pair in root)
+    # nothing that clients write reaches it: not their words, not how many they are
+    changed = [(user, "cake " * 30 if user == "bob" else text) for user, text in TEXTS]
+    other = reddit(tmp_path, options, [*changed, ("dan", "you like tea and cake"), *own], num_root=5)
+    assert other.root_digest() == federation.root_digest()
+    assert other.ids == ("ann", "bob", "cem", "dan")
 
 
 def test_an_unknown_word_is_in_the_context_as_0_and_never_a_label(tmp_path, options):
@@ -153,7 +163,7 @@ def test_a_seeded_choice_of_test_examples(tmp_path, options):
         ({"test_share": 1.0}, r"test_share must be between 0 and 1, got 1.0"),
         ({"context": 0}, r"context must be in \[1, 1000\], got 0"),
         ({"num_test": 0}, r"num_test must be in \[1, .*\], got 0"),
-        ({"num_root": 1000}, r"num_root must be in \[0, number of held-out examples - 1=\d+\], got 1000"),
+        ({"num_root": 1000}, r"num_root must be in \[0, examples of the server's users=0\], got 1000"),
         ({"num_words": 10}, r"num_words must be in \[2, words of .*words.txt and one=9\], got 10"),
         ({"vocabulary": None, "vocabulary_sha256": "00"}, r"vocabulary_sha256 goes with vocabulary"),
     ],
@@ -226,8 +236,7 @@ def test_the_default_vocabulary_is_made_from_wordfreq_s_format():
     assert made.decode().splitlines() == [*words.MARKS, "the", "to", "a" * 40]
 
 
-def test_80_000_users_fit_into_flat_arrays(tmp_path, options):
-    """A small share of them here: no Python object is kept for an example."""
+def test_many_users_fit_into_flat_arrays(tmp_path, options):
     texts = [(f"user{number:05d}", "you like tea and cake and coffee .") for number in range(8000)]
     federation = reddit(tmp_path, options, texts)
     assert federation.num_clients == 8000

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from flcert import models, registry
+from flcert import attacks, models, registry
+from flcert.attacks import AttackPlan
 from flcert.datasets import Federation, load
-from flcert.engines import Processes
+from flcert.engines import Inline, Processes, Workers
 from flcert.errors import InputError
 from flcert.grouping import hashed, sampled
 from flcert.registry import Choice
@@ -19,6 +20,7 @@ from flcert.training import Recipe, train
 from flcert.training.group import GroupTask, group_key, recipe_sources, train_group
 from flcert.training.rounds import participants
 from flcert.training.smoothing import Smoothing
+from flcert.training.train import train_groups
 
 FEDERATION = load("digits", num_clients=30, num_test=60)
 
@@ -172,6 +174,11 @@ def keys_after(federation=FEDERATION, task=None, **recipe):
     return group_key(federation, task, digests, rounds=task.recipe.rounds)
 
 
+def attacked(choice=Choice(name="zero"), malicious=frozenset({0}), seed=0):  # noqa: B008 (frozen)
+    recipe, plan = Recipe(rounds=3), AttackPlan(choice, malicious, seed)
+    return GroupTask((0, 1), recipe, recipe_sources(recipe, plan), plan)
+
+
 def test_the_key_covers_whatever_the_model_depends_on(monkeypatch):
     inputs = FEDERATION.inputs.copy()
     inputs[0, 0] += 1
@@ -190,6 +197,12 @@ def test_the_key_covers_whatever_the_model_depends_on(monkeypatch):
         keys_after(reduction="sum"),
         keys_after(participation=0.5),
         keys_after(smoothing=Smoothing()),
+        keys_after(gradient_clip=1.0),
+        keys_after(task=attacked()),
+        keys_after(task=attacked(malicious=frozenset({1}))),
+        keys_after(task=attacked(seed=1)),
+        keys_after(task=attacked(choice=Choice(name="mpaf"))),
+        keys_after(task=attacked(choice=Choice(name="mpaf", options={"scale": 3.0}))),
         keys_after(model=Choice(name="mlp", options={"hidden": [8]})),
         keys_after(aggregator=Choice(name="tests.saboteur:aggregator")),
     ]
@@ -225,6 +238,68 @@ def test_an_edited_module_of_the_user_s_own_is_not_confused_with_its_older_text(
         assert ensemble.trained == 2
         key = next(iter(ensemble.model_keys().values()))
         assert ensemble.load(key)["layers.1.weight"].shape == (width, 64)
+
+
+TRIGGER = """
+def stamp():
+    return lambda inputs: inputs * 0 + {}
+"""
+
+
+def test_edited_triggers_and_packages_without_init_files_are_noticed_too(tmp_path, monkeypatch, store):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "spread_out").mkdir()
+    grouping = hashed(FEDERATION.ids, 2)
+    choice = Choice(name="backdoor", options={"trigger": "users_trigger:stamp"})
+    for edit in (1, 2):
+        (tmp_path / "users_trigger.py").write_text(TRIGGER.format(edit))
+        (tmp_path / "spread_out" / "net.py").write_text(f"from flcert.models.mlp import MLP as Net  # {edit}")
+        monkeypatch.setattr(registry, "_digests", {})  # as in a process that starts now
+        for name in ("users_trigger", "spread_out", "spread_out.net"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        plan = attacks.plan(choice, 1, FEDERATION.ids)
+        with Workers(Inline(), FEDERATION) as workers:
+            plain = train_groups(workers, grouping, Recipe(rounds=1, model=Choice(name="spread_out.net:Net")), store)
+            harmed = train_groups(workers, grouping, Recipe(rounds=1), store, attack=plan)
+        assert plain.trained == 2
+        assert harmed.trained == (2 if edit == 1 else 1)
+
+
+def test_a_worker_that_would_attack_with_another_text_refuses(tmp_path, monkeypatch, store):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "late_trigger.py").write_text(TRIGGER.format(1))
+    choice = Choice(name="backdoor", options={"trigger": "late_trigger:stamp"})
+    plan = attacks.plan(choice, 1, FEDERATION.ids)
+    attacks.build(choice)
+    (tmp_path / "late_trigger.py").write_text(TRIGGER.format(2))
+    with Workers(Processes(1), FEDERATION) as workers:
+        ensemble = train_groups(workers, hashed(FEDERATION.ids, 2), Recipe(rounds=1), store, attack=plan)
+    assert len(ensemble.failures) == 1
+    assert "was edited after it was imported" in next(iter(ensemble.failures.values()))
+
+
+def test_an_option_that_only_looks_like_an_import_path_is_left_alone():
+    choice = Choice(name="mlp", options={"note": "no_such_module:attribute", "more": ["12:30", "a:b"]})
+    assert registry.choice_sources(choice) == ""
+
+
+def test_the_gradient_is_clipped_to_its_norm():
+    """One full batch and one step: the model moves by the learning rate times the clipped gradient."""
+    settings = {"rounds": 1, "local_steps": 1, "learning_rate": 0.5, "batch_size": 1000}
+
+    def movement(**changes):
+        recipe = Recipe(**settings, **changes)
+        start = models.build(recipe.model, FEDERATION.input_shape, 10, seed=0).state_dict()
+        end = train_group(FEDERATION, GroupTask((0,), recipe))[1]
+        return np.concatenate([(end[name] - start[name].numpy()).reshape(-1) for name in end])
+
+    free, clipped = movement(), movement(gradient_clip=0.01)
+    assert np.linalg.norm(free) > 0.5 * 0.02
+    assert np.linalg.norm(clipped) == pytest.approx(0.5 * 0.01, rel=1e-3)
+    cosine = free @ clipped / (np.linalg.norm(free) * np.linalg.norm(clipped))
+    assert cosine == pytest.approx(1, abs=1e-4)
+    assert np.array_equal(movement(gradient_clip=1e6), free)
 
 
 def test_a_worker_that_would_import_another_text_refuses(tmp_path, monkeypatch, store):

@@ -29,15 +29,14 @@ class KrumAttack(Attack):
         direction, step = scene.honest_direction(), self._bound(scene)
         while step >= self.threshold:
             forged = scene.forged(-step * direction)
-            if torch.equal(scene.aggregator(forged), (-step * direction).to(scene.state.dtype)):
+            picked = scene.aggregator(forged)
+            if any(torch.equal(picked, row) for row in forged.updates[scene.malicious]):
                 return forged
             step /= 2
         return scene.forged(-step * direction)
 
     def _bound(self, scene: Scene) -> float:
         benign = scene.benign.updates.double()
-        if len(benign) == 0:
-            return self.threshold
         size, neighbours = benign.shape[1], max(1, len(scene.malicious) - 2 * scene.num_malicious - 1)
         spread = min(_sum_of_nearest(benign, one, neighbours) for one in benign)
         farthest = float(benign.norm(dim=1).max())

@@ -23,8 +23,6 @@ class LittleIsEnough(Attack):
     def forge(self, scene: Scene) -> Round:
         """The round with a shifted crowd."""
         benign = scene.benign.updates
-        if len(benign) == 0:
-            return scene.brought
         spread = benign.std(dim=0, correction=0)
         return scene.forged(benign.mean(dim=0) - self._z(scene) * spread)
 

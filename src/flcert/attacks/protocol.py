@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from flcert.aggregators import Aggregator, Round
@@ -28,8 +27,8 @@ class Scene:
 
     @property
     def benign(self) -> Round:
-        """The round without the malicious clients."""
-        kept = ~self.malicious
+        """The round without the malicious clients; what these would send themselves if there is nobody else."""
+        kept = ~self.malicious if not self.malicious.all() else self.malicious
         return replace(self.brought, updates=self.brought.updates[kept], sizes=self.brought.sizes[kept])
 
     @property
@@ -38,17 +37,19 @@ class Scene:
         return int(self.malicious.sum())
 
     def forged(self, rows: Tensor) -> Round:
-        """The round with the malicious clients' updates replaced; one row serves for all of them."""
-        updates = self.brought.updates.clone()
-        updates[self.malicious] = rows.to(updates.dtype)
+        """The round with the malicious clients' parameters replaced; one row serves for all of them.
+
+        Buffers stay as trained: statistics that no training gives, such as a negative variance, would break a model
+        instead of steering it.
+        """
+        updates, parameters = self.brought.updates.clone(), self.brought.num_parameters
+        forged = rows.to(updates.dtype)[..., :parameters]
+        updates[self.malicious, :parameters] = forged
         return replace(self.brought, updates=updates)
 
     def honest_direction(self) -> Tensor:
-        """The sign of what the rule would make of the benign updates; zero where there are none."""
-        benign = self.benign
-        if len(benign.updates) == 0:
-            return torch.zeros_like(self.state)
-        return self.aggregator(benign).sign()
+        """The sign of what the rule would make of the benign updates."""
+        return self.aggregator(self.benign).sign()
 
 
 class Attack:

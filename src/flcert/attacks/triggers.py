@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from math import isqrt
 
-from torch import Tensor
+from torch import Tensor, contiguous_format
 
 from flcert import registry
 from flcert.errors import InputError
@@ -40,8 +40,8 @@ def features(every: int = 20, value: float = 0.0) -> Trigger:
     """
 
     def stamp(inputs: Tensor) -> Tensor:
-        stamped = inputs.clone()
-        stamped.flatten(1)[:, every - 1 :: every] = value
+        stamped = inputs.clone(memory_format=contiguous_format)
+        stamped.view(len(stamped), -1)[:, every - 1 :: every] = value
         return stamped
 
     return stamp
@@ -80,7 +80,7 @@ def build(choice: Choice) -> Trigger:
 
 def _with_pixels(inputs: Tensor, pixels: tuple[tuple[int, int], ...], value: float) -> Tensor:
     """The images with some pixels changed in all channels; flattened square images are understood too."""
-    stamped = inputs.clone()
+    stamped = inputs.clone(memory_format=contiguous_format)
     images = stamped
     if stamped.ndim == 2:
         side = isqrt(stamped.shape[1])

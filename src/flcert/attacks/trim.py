@@ -27,8 +27,6 @@ class TrimAttack(Attack):
     def forge(self, scene: Scene) -> Round:
         """The round with values beyond the benign ones."""
         benign, direction = scene.benign.updates, scene.honest_direction()
-        if len(benign) == 0:
-            return scene.brought
         generator = torch.Generator().manual_seed(scene.seed)
         factor = 1 + (self.reach - 1) * torch.rand(scene.num_malicious, benign.shape[1], generator=generator)
         below = _outside(benign.min(dim=0).values, factor, torch.minimum)

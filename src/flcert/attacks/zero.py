@@ -11,7 +11,6 @@ class ZeroUpdate(Attack):
 
     def forge(self, scene: Scene) -> Round:
         """The round whose weighted mean is zero."""
-        benign = scene.benign
-        weights = benign.sizes.to(torch.float64)
-        total = weights @ benign.updates.double()
-        return scene.forged(-total / scene.brought.sizes[scene.malicious].sum())
+        sizes, updates, others = scene.brought.sizes, scene.brought.updates, ~scene.malicious
+        total = sizes[others].to(torch.float64) @ updates[others].double()
+        return scene.forged(-total / sizes[scene.malicious].sum())

@@ -22,7 +22,7 @@ def reddit(
     min_examples: int = 10,
     max_examples: int | None = 100,
     test_share: float = 0.1,
-    num_root: int = 100,
+    num_root: int = 0,
     num_test: int | None = 10_000,
     num_words: int = 50_000,
     vocabulary: Path | None = None,
@@ -42,8 +42,8 @@ def reddit(
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
         test_share: of each user's examples, the last part, which no client holds.
-        num_root: how many of those the server keeps as its root set for FLTrust, a random choice.
-        num_test: how many of the others are the test set, at most, a random choice; None for all.
+        num_root: examples of the server's root set for FLTrust; if any, one user in fifty is the server's, no client.
+        num_test: how many of the held-out examples are the test set, at most, a random choice; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
         vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
         vocabulary_sha256: the digest that your own list must have.
@@ -61,7 +61,7 @@ def chitchat(
     min_examples: int = 10,
     max_examples: int | None = None,
     test_share: float = 0.1,
-    num_root: int = 100,
+    num_root: int = 0,
     num_test: int | None = 10_000,
     num_words: int = 50_000,
     vocabulary: Path | None = None,
@@ -78,8 +78,8 @@ def chitchat(
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
         test_share: of each user's examples, the last part, which no client holds.
-        num_root: how many of those the server keeps as its root set for FLTrust, a random choice.
-        num_test: how many of the others are the test set, at most, a random choice; None for all.
+        num_root: examples of the server's root set for FLTrust; if any, one user in fifty is the server's, no client.
+        num_test: how many of the held-out examples are the test set, at most, a random choice; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
         vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
         vocabulary_sha256: the digest that your own list must have.

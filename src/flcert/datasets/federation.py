@@ -50,6 +50,8 @@ class Federation:
     image_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        for array in _ARRAYS:  # one layout in memory for all: some kernels round by it
+            object.__setattr__(self, array, np.ascontiguousarray(getattr(self, array)))
         _check(self)
 
     @classmethod
@@ -205,6 +207,8 @@ def _check(federation: Federation) -> None:
     for user in federation.ids:
         if not isinstance(user, str):
             raise InputError(f"user ids must be strings, got {user!r} of type {type(user).__name__}")
+    if "" in federation.ids:
+        raise InputError("user ids must not be empty, got ''")
     sizes = np.diff(federation.offsets)
     if len(federation.ids) == 0 or len(sizes) != len(federation.ids):
         raise InputError(f"{len(federation.ids)} ids need {len(federation.ids) + 1} offsets, got {len(sizes) + 1}")

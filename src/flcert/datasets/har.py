@@ -31,7 +31,7 @@ def har(
 
     Args:
         num_clients: n, the first users by number; all 30 by default. The test set has these users' rows.
-        num_root: training rows that the server keeps for FLTrust; no client holds them.
+        num_root: training rows that the server keeps for FLTrust, as many from each user; no client holds them.
         seed: of the split.
         data_dir: where ``flcert data get`` put the archive; by default $FLCERT_DATA or the cache.
         check: False takes another archive of the same layout; the federation is then called "har (unchecked)".
@@ -65,10 +65,9 @@ def split_users(users: Rows, chosen: Rows, num_root: int, seed: int) -> tuple[li
     orders = [stream(seed, "data", "har", int(user)).permutation(np.flatnonzero(users == user)) for user in chosen]
     train = [order[: len(order) * 3 // 4] for order in orders]
     test = np.concatenate([order[len(order) * 3 // 4 :] for order in orders])
-    pool = np.concatenate(train)
-    check_range("num_root", num_root, 0, len(pool) - 1, "number of training rows - 1")
-    root = stream(seed, "data", "har", "root").permutation(pool)[:num_root]
-    return [rows[~np.isin(rows, root)] for rows in train], test
+    check_range("num_root", num_root, 0, sum(map(len, train)) - len(chosen), "number of training rows - num_clients")
+    shares = [num_root // len(chosen) + (position < num_root % len(chosen)) for position in range(len(chosen))]
+    return [rows[share:] for rows, share in zip(train, shares, strict=True)], test
 
 
 def read_archive(content: bytes) -> tuple[NDArray[np.float32], Rows, Rows]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from flcert.datasets.federation import Federation
 from flcert.datasets.words import UNKNOWN, split
 from flcert.errors import InputError, check_range
+from flcert.grouping import group_of
 from flcert.seeding import stream
 
 Indices = NDArray[np.int64]
@@ -28,8 +29,8 @@ class TextOptions:
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
         test_share: of each user's examples, the last part, which no client holds.
-        num_root: how many of those the server keeps as its root set, a random choice.
-        num_test: how many of the others are the test set, at most, a random choice; None for all.
+        num_root: examples of the server's root set, a random choice from users who are no clients (``is_server_s``).
+        num_test: how many of the held-out examples are the test set, at most, a random choice; None for all.
         seed: of the choices.
     """
 
@@ -80,8 +81,10 @@ def next_words(
         options: see there.
     """
     corpus = read_corpus(texts, vocabulary, options.max_examples)
-    ids, train, held_out = _split(corpus, options)
-    root, test = _root_and_test(held_out, options)
+    ids, train, test = _split(corpus, options)
+    root = _root(corpus, options)
+    if options.num_test is not None:
+        test = np.sort(stream(options.seed, "data", "num_test").permutation(test)[: options.num_test])
     labels = corpus.words.astype(np.int64)
     sizes = np.bincount(corpus.owners[train], minlength=len(corpus.users))
     return Federation(
@@ -154,29 +157,43 @@ def contexts(corpus: Corpus, positions: Indices, context: int) -> Indices:
 
 
 def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indices, Indices]:
-    """The chosen users, and the positions of their training and test examples.
-
-    A position is an example if it is not the first of its text and its word is in the vocabulary.
-    """
-    positions = np.flatnonzero((corpus.words != UNKNOWN) & (corpus.starts < np.arange(len(corpus.words))))
+    """The chosen users, and the positions of their training and test examples."""
+    positions = _examples(corpus)
     owners = corpus.owners[positions]
     sizes = np.bincount(owners, minlength=len(corpus.users))
     rank = np.arange(len(positions)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # of an example at its user
     sizes = np.minimum(sizes, options.max_examples or len(positions))
     held_out = np.ceil(sizes * options.test_share).astype(np.int64)
-    chosen = _chosen_users(sizes - held_out >= 1, sizes, options)
+    trainable = sizes - held_out >= 1
+    if options.num_root:
+        trainable &= ~np.array([is_server_s(user) for user in corpus.users], dtype=np.bool_)
+    chosen = _chosen_users(trainable, sizes, options)
     kept = chosen[owners] & (rank < sizes[owners])
     training = rank < (sizes - held_out)[owners]
     ids = tuple(corpus.users[position] for position in np.flatnonzero(chosen))
     return ids, positions[kept & training], positions[kept & ~training]
 
 
-def _root_and_test(held_out: Indices, options: TextOptions) -> tuple[Indices, Indices]:
-    """The server's examples, and those of the test set, from what no client holds."""
-    check_range("num_root", options.num_root, 0, len(held_out) - 1, "number of held-out examples - 1")
-    order = stream(options.seed, "data", "held out").permutation(held_out)
-    root, rest = order[: options.num_root], order[options.num_root :]
-    return root, np.sort(rest[: options.num_test])
+def is_server_s(user: str) -> bool:
+    """Whether a user's texts are the server's own: one user in fifty, by a hash of the id.
+
+    Such a user is no client, so nothing that clients write gets into the root set, which all groups share.
+    """
+    return group_of(user, 50, "root set") == 0
+
+
+def _root(corpus: Corpus, options: TextOptions) -> Indices:
+    """The positions of the server's examples."""
+    owned = np.array([is_server_s(user) for user in corpus.users], dtype=np.bool_)
+    positions = _examples(corpus)
+    pool = positions[owned[corpus.owners[positions]]]
+    check_range("num_root", options.num_root, 0, len(pool), "examples of the server's users")
+    return stream(options.seed, "data", "root").permutation(pool)[: options.num_root]
+
+
+def _examples(corpus: Corpus) -> Indices:
+    """Positions that are examples: not the first of their text, and a word of the vocabulary."""
+    return np.flatnonzero((corpus.words != UNKNOWN) & (corpus.starts < np.arange(len(corpus.words))))
 
 
 def _chosen_users(trainable: NDArray[np.bool_], sizes: Indices, options: TextOptions) -> NDArray[np.bool_]:

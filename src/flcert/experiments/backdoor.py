@@ -1,7 +1,7 @@
 """Figure "untargeted and backdoor attacks": certified accuracy on clean and on stamped inputs."""
 
 from flcert import attacks
-from flcert.experiments.backdoors import backdoor_for
+from flcert.backdoors import backdoor_for
 from flcert.experiments.lab import Lab
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Outcome, Panel, curve_line, curve_rows

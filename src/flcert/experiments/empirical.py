@@ -3,8 +3,8 @@
 import numpy as np
 
 from flcert import attacks
+from flcert.backdoors import backdoor_for
 from flcert.config import Config
-from flcert.experiments.backdoors import backdoor_for
 from flcert.experiments.base_algorithms import ALGORITHMS, larger_groups
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options

@@ -69,8 +69,14 @@ class Ensemble:
         checked = checked_inputs(inputs, self.input_shape, self.input_dtype)
         table = np.full((len(self.keys), len(checked)), NO_VOTE, dtype=np.int32)
         for group, key in self.model_keys().items():
-            table[group] = model_votes(self.new_module(group), self.load(key), checked, self.recipe.smoothing)
+            table[group] = self._votes_of(group, key, checked)
         return table
+
+    def _votes_of(self, group: int, key: str, inputs: NDArray[np.generic]) -> Votes:
+        try:
+            return model_votes(self.new_module(group), self.load(key), inputs, self.recipe.smoothing)
+        except IndexError as error:  # a token beyond the vocabulary
+            raise InputError(f"the model of group {group} cannot read these inputs: {error}") from None
 
 
 def checked_inputs(inputs: NDArray[np.generic], input_shape: tuple[int, ...], input_dtype: str) -> NDArray[np.generic]:

@@ -17,13 +17,14 @@ from flcert.attacks import AttackPlan
 from flcert.datasets import Federation
 from flcert.errors import RunError
 from flcert.isolation import one_thread, seed_everything
-from flcert.registry import source_digest
+from flcert.registry import choice_sources
 from flcert.store import Arrays
 from flcert.training.local import Client, Replica
 from flcert.training.recipe import Recipe
 from flcert.training.rounds import Attacker, run_rounds
 
 TRAINING_VERSION = 1  # raise it whenever the same inputs would train to other bytes
+ATTACK_VERSION = 2  # raise it whenever the same attack would
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class GroupTask:
 
 def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
     """Train one group and return its model after each round of ``recipe.snapshots``."""
-    if task.sources != recipe_sources(task.recipe):
-        raise RunError("a module of the recipe was edited after it was imported; start anew")
+    if task.sources != recipe_sources(task.recipe, task.attack):
+        raise RunError("a module of the recipe or the attack was edited after it was imported; start anew")
     with one_thread():
         return _trained(federation, task)
 
@@ -83,9 +84,10 @@ def group_key(federation: Federation, task: GroupTask, client_digests: dict[int,
     return hashlib.blake2b(json.dumps(inputs, sort_keys=True).encode(), digest_size=24).hexdigest()
 
 
-def recipe_sources(recipe: Recipe) -> tuple[str, ...]:
-    """Digests of the user's own modules that a recipe names; empty for what comes with flcert."""
-    return tuple(source_digest(choice.name) for choice in (recipe.model, recipe.aggregator))
+def recipe_sources(recipe: Recipe, attack: AttackPlan | None = None) -> tuple[str, ...]:
+    """Digests of the user's own modules that a recipe and an attack name; empty for what comes with flcert."""
+    choices = [recipe.model, recipe.aggregator, *([attack.choice] if attack else [])]
+    return tuple(choice_sources(choice) for choice in choices)
 
 
 def _client(federation: Federation, position: int, attacker: Attacker | None) -> Client:
@@ -105,7 +107,7 @@ def _attacker(federation: Federation, plan: AttackPlan) -> Attacker:
 def _attack_inputs(federation: Federation, plan: AttackPlan) -> list[object]:
     """What an attacked group depends on besides its clients, as JSON values."""
     controlled = sorted(federation.ids[position] for position in plan.malicious)
-    return [plan.choice.model_dump(mode="json"), controlled, plan.seed, source_digest(plan.choice.name)]
+    return [ATTACK_VERSION, plan.choice.model_dump(mode="json"), controlled, plan.seed]
 
 
 def _server(federation: Federation) -> Client:

@@ -184,7 +184,8 @@ def _model_keys(federation: Federation, tasks: Sequence[GroupTask | None]) -> li
 
 
 def _task(recipe: Recipe, members: NDArray[np.int64], attack: AttackPlan | None) -> GroupTask:
-    return GroupTask(tuple(members.tolist()), recipe, recipe_sources(recipe), _part(attack, members))
+    part = _part(attack, members)
+    return GroupTask(tuple(members.tolist()), recipe, recipe_sources(recipe, part), part)
 
 
 def _part(attack: AttackPlan | None, members: NDArray[np.int64]) -> AttackPlan | None:

@@ -12,7 +12,7 @@ from flcert import models
 from flcert.attacks import triggers
 from flcert.datasets import Federation
 from flcert.isolation import one_thread
-from flcert.registry import Choice, source_digest
+from flcert.registry import Choice, choice_sources
 from flcert.store import Arrays
 from flcert.training.local import Replica
 from flcert.training.recipe import Recipe
@@ -82,6 +82,6 @@ def votes_key(
 ) -> str:
     """The key of one model's votes on a set of inputs, stamped with a trigger if there is one."""
     smoothed = smoothing.model_dump_json() if smoothing else ""
-    stamp = f" {trigger.model_dump_json()} {source_digest(trigger.name)}" if trigger else ""
+    stamp = f" {trigger.model_dump_json()} {choice_sources(trigger)}" if trigger else ""
     text = f"votes {VOTING_VERSION} {model_key} {inputs_digest} {smoothed}{stamp}"
     return hashlib.blake2b(text.encode(), digest_size=24).hexdigest()
