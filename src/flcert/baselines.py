@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flcert.config import Config, Hashed
-from flcert.errors import unknown_name
+from flcert.errors import InputError, unknown_name
 from flcert.training.smoothing import Smoothing
 
 
@@ -33,5 +33,7 @@ def baseline(name: str, config: Config) -> Config:
 
 
 def _with_one_group(config: Config, **recipe: Any) -> Config:
-    alone = config.recipe.model_copy(update={"seeds": "shared", "variants": (), **recipe})
+    if config.recipe.variants:
+        raise InputError("a baseline has one model, so recipe.variants must be empty")
+    alone = config.recipe.model_copy(update={"seeds": "shared", **recipe})
     return config.model_copy(update={"grouping": Hashed(num_groups=1), "recipe": alone})

@@ -39,6 +39,8 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> InputError:
     known = sorted(allowed)
     nearest = get_close_matches(name, known, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    if not known:
+        return InputError(f"unknown {what} {name!r} (there are none)")
     more = f" and {len(known) - MOST_NAMES:,} more" if len(known) > MOST_NAMES else ""
     return InputError(f"unknown {what} {name!r}{hint} (known: {', '.join(known[:MOST_NAMES])}{more})")
 

@@ -209,6 +209,8 @@ def _manifest(config: Config, federation: Federation, ensemble: Ensemble, guaran
 
 def _substitute(recipe: Recipe, num_clients: int) -> str | None:
     """The rule that acts in place of a group's own where the group is too small for it."""
+    if num_clients == 0:
+        return None
     return substitute(build(recipe.aggregator), num_participants(num_clients, recipe.participation))
 
 

@@ -90,6 +90,38 @@ def test_a_changed_or_cut_file_is_never_taken(flcert, tiny, tmp_path):
     assert not [name for name in everything(tmp_path / "d") if "half" in name or ".tmp" in name]
 
 
+def test_the_archive_of_the_public_address_is_taken_from_a_directory_too(flcert, tmp_path, monkeypatch):
+    inner = tinydata.write_har(tmp_path / "a") / "har" / "UCI HAR Dataset.zip"
+    files = {inner.name: {hashlib.sha256(inner.read_bytes()).hexdigest(): ""}}
+    monkeypatch.setitem(catalogue.SOURCES, "har", replace(catalogue.SOURCES["har"], files=files))
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    with zipfile.ZipFile(downloads / "human+activity+recognition+using+smartphones.zip", "w") as outer:
+        outer.write(inner, inner.name)
+    got = flcert("data", "get", "har", "--from", downloads, "--data-dir", "d")
+    assert got.code == 0, got.err
+    assert (tmp_path / "d" / "har" / inner.name).read_bytes() == inner.read_bytes()
+
+
+def test_a_directory_that_was_of_no_use_is_told(flcert, tiny, tmp_path, monkeypatch):
+    good = {path.name: path.read_bytes() for path in tiny.iterdir()}
+
+    def fetched(_origin, names, _scratch, _report):
+        return ((name, good[name]) for name in names)
+
+    monkeypatch.setattr("flcert.datasets.sources.fetch", fetched)
+    (tiny / "t10k-labels-idx1-ubyte").write_bytes(b"cut")
+    got = flcert("data", "get", "mnist", "--from", tiny, "--data-dir", "d")
+    assert got.code == 0
+    assert f"mnist: not used: {tiny}: " in got.out
+    assert "must have the SHA-256" in got.out
+
+
+def test_data_sets_without_files_say_so(flcert):
+    assert "flcert data get words" in flcert("data", "get", "reddit").err
+    assert "has no files to get" in flcert("data", "get", "digits").err
+
+
 def test_when_nothing_works_the_message_says_what_from_where_and_where_to(flcert, tmp_path):
     got = flcert("data", "get", "cifar10", "--from", tmp_path, "--data-dir", "d")
     assert (got.code, got.out) == (1, "")

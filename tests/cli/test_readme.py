@@ -11,14 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flcert.aggregators import AGGREGATORS
+from flcert.attacks import ATTACKS
+from flcert.attacks.triggers import TRIGGERS
+from flcert.baselines import BASELINES
 from flcert.config import parse_config
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language, text=README):
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
 def words(text):
@@ -54,6 +58,16 @@ def test_the_commands_of_the_readme_run_and_print_what_it_says(tmp_path, environ
     np.testing.assert_allclose(percentages(shown), percentages(printed), atol=2)  # another processor may round a vote
     for block in usage:
         call(block, tmp_path, environment)
+
+
+def test_the_commands_and_the_configuration_of_the_attacks_page_work(tmp_path, environment):
+    page = (ROOT / "docs" / "attacks.md").read_text()
+    for command in blocks("sh", page):
+        assert "certified accuracy" in call(command, tmp_path, environment)
+    (table,) = blocks("toml", page)
+    assert parse_config(tomllib.loads(table)).attack.options["target"] == 5
+    for name in (*ATTACKS, *TRIGGERS, *AGGREGATORS, *BASELINES):
+        assert f"{name}" in page
 
 
 def test_the_python_of_the_readme_runs(tmp_path, environment):

@@ -132,6 +132,7 @@ BACKDOOR = ("--attack", "backdoor", "--malicious", 1)
     [
         (("--attack", "zeros", "--malicious", 3), "unknown attack 'zeros'; did you mean 'zero'?"),
         (("--baseline", "singel"), "unknown baseline 'singel'; did you mean 'single'?"),
+        (("--baseline", "single"), "--baseline trains one model of all clients; leave out --grouping"),
         (("--attack", "zero"), "attack.malicious is needed, but was not given"),
         (("--malicious", 3), "attack.name is needed, but was not given"),
         (("--attack", "zero", "--malicious", 46), "malicious must be in [1, num_clients=45], got 46"),

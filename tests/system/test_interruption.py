@@ -90,3 +90,16 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path, uninterrupted):
     assert process.returncode == 0, err
     assert json.loads(out)["groups"]["trained"] == uninterrupted[0]["groups"]["trained"]
     assert contents(tmp_path / "run") == uninterrupted[1]
+
+
+def test_ctrl_c_while_workers_start_reaches_the_command_alone(tmp_path):
+    """The terminal sends it to the whole process group; workers that import torch must not print tracebacks."""
+    environment = {**os.environ, "FLCERT_CACHE": str(tmp_path / "cache")}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(COMMAND, cwd=tmp_path, env=environment, start_new_session=True, **streams)
+    wait_until(lambda: len(psutil.Process(process.pid).children()) >= 3)  # two workers and a resource tracker
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "stopped; what was finished is kept" in err

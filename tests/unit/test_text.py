@@ -8,7 +8,7 @@ import pytest
 
 from flcert.datasets import load, words
 from flcert.datasets.text import is_server_s
-from flcert.errors import InputError, IntegrityError
+from flcert.errors import InputError
 from tests import tinydata
 from tests.tinydata import TEXTS, VOCABULARY
 
@@ -219,7 +219,7 @@ def test_a_vocabulary_that_is_not_a_list_of_words_is_refused(tmp_path, options):
 def test_a_vocabulary_must_have_the_digest_that_is_given(tmp_path, options):
     digest = hashlib.sha256(options["vocabulary"].read_bytes()).hexdigest()
     assert reddit(tmp_path, options, vocabulary_sha256=digest).num_clients == 3
-    with pytest.raises(IntegrityError, match=rf"must have the SHA-256 00, got {digest}"):
+    with pytest.raises(InputError, match=rf"must have the SHA-256 00, got {digest}"):
         reddit(tmp_path, options, vocabulary_sha256="00")
 
 

@@ -19,6 +19,12 @@ from rich.progress import (
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Scale = Annotated[
+    float,
+    typer.Option(
+        help="How much of the preset, in (0, 1]: clients, groups and training examples times it, rounds times its root."
+    ),
+]
 Cache = Annotated[
     Path | None,
     typer.Option("--cache", help="Directory of the store of trained groups.", show_default="the platform's cache"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flcert.cli.options import Cache, Json, Quiet, progress_bars
+from flcert.cli.options import Cache, Json, Quiet, Scale, progress_bars
 
 if TYPE_CHECKING:
     from flcert.experiments.reproduce import Reproduction
@@ -23,7 +23,7 @@ def reproduce(
         list[str] | None,
         typer.Option(help="The setting; repeatable. See `flcert presets list`.", show_default="the paper's"),
     ] = None,
-    scale: Annotated[float, typer.Option(help="How much of the preset, in (0, 1]: clients, groups, rounds.")] = 1.0,
+    scale: Scale = 1.0,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting of the preset; repeatable."),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from flcert.cli.options import Cache, Json, Quiet, progress_bars
+from flcert.cli.options import Cache, Json, Quiet, Scale, progress_bars
+from flcert.errors import InputError
 
 if TYPE_CHECKING:
     from flcert.pipeline import RunResult
@@ -20,7 +21,7 @@ def run(
         Path | None, typer.Argument(help="A TOML or JSON file.", show_default="scikit-learn's digits")
     ] = None,
     preset: Annotated[str | None, typer.Option(help="The paper's settings; see `flcert presets list`.")] = None,
-    scale: Annotated[float, typer.Option(help="How much of the preset, in (0, 1]: clients, groups, rounds.")] = 1.0,
+    scale: Scale = 1.0,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting, e.g. recipe.rounds=50; repeatable."),
@@ -76,6 +77,8 @@ def run(
     settings = load_config(config, [*(set_ or []), *given], preset=preset, scale=scale)
     if baseline is not None:
         settings = baselines.baseline(baseline, settings)
+        if grouping or groups or group_size:
+            raise InputError("--baseline trains one model of all clients; leave out --grouping, --groups, --group-size")
     with progress_bars(quiet) as progress:
         result = run_pipeline(settings, out, engine=build(engine, workers), store=Store(cache), progress=progress)
     _warn(result.ensemble)

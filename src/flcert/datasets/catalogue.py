@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from flcert.datasets.words import from_wordfreq
-from flcert.errors import unknown_name
+from flcert.errors import InputError, unknown_name
 
 Kind = Literal["web", "npm", "pip", "apt"]
 
@@ -55,6 +55,10 @@ class Source:
 
 def source(name: str) -> Source:
     """The entry called ``name``."""
+    if name == "reddit":
+        raise InputError("reddit is your own file (data.options.path); its vocabulary: flcert data get words")
+    if name in ("digits", "folder"):
+        raise InputError(f"data set {name!r} has no files to get")
     if name not in SOURCES:
         raise unknown_name("data set with files", name, SOURCES)
     return SOURCES[name]

@@ -113,7 +113,7 @@ def _user_and_text(line: bytes, where: str) -> tuple[str, str]:
     try:
         value = json.loads(line)
         user, text = value["user"], value["text"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         user = text = None
     if not isinstance(user, str) or not isinstance(text, str):
         raise InputError(f'{where} must be {{"user": "...", "text": "..."}}, got {line[:60]!r}')

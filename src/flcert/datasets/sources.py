@@ -13,7 +13,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from flcert.datasets.catalogue import Source, source
-from flcert.datasets.fetch import Report, fetch, unpacked
+from flcert.datasets.fetch import Report, fetch, read_members, unpacked
 from flcert.errors import InputError, IntegrityError, RunError
 from flcert.files import writable_directory, write_atomic
 
@@ -71,8 +71,16 @@ def read_files(name: str, directory: Path | None = None, check: bool = True) -> 
                 f"data set {name!r}: {folder / file} is missing; run: flcert data get {name}{_dir(directory)}"
             )
         contents[file] = _read(path)
-        notes.add(_note(entry, file, contents[file], path) if check else UNCHECKED)
+        notes.add(_checked_note(name, file, contents[file], path) if check else UNCHECKED)
     return contents, ", ".join(sorted(notes - {""}))
+
+
+def _checked_note(name: str, file: str, content: bytes, path: Path) -> str:
+    """The note of a file that is about to be used; what to do where it is not what it should be."""
+    try:
+        return _note(source(name), file, content, path)
+    except IntegrityError as error:
+        raise IntegrityError(f"{error}; run: flcert data get {name}, or set data.options.check=false") from None
 
 
 def titled(name: str, note: str) -> str:
@@ -139,6 +147,8 @@ def _get_files(
                 done += [f"{name}: {file} is not the published file ({note})"] if note else []
         except (RunError, IntegrityError) as error:
             reasons.append(f"{where}: {error}")
+            if given is not None and where.startswith(str(given)):
+                done.append(f"{name}: not used: {reasons[-1]}")
         if before > len(left):
             done.append(f"{name}: {before - len(left)} files from {where} to {folder}")
         if not left:
@@ -152,6 +162,10 @@ def _offers(
     """For each origin its name and, when asked for, its files; ``left`` shrinks while this goes on."""
     if given is not None:
         yield str(given), _from_directory(given, name, list(left))
+        for origin in entry.origins:
+            archive = given / origin.address.rpartition("/")[2]
+            if origin.kind == "web" and origin.inside and archive.is_file():
+                yield str(archive), read_members(archive, {origin.inside.format(name=file): file for file in left})
     for origin in entry.origins:
         with _scratch(folder) as scratch:
             yield str(origin), fetch(origin, list(left), scratch, report)
@@ -167,9 +181,9 @@ def _from_directory(given: Path, name: str, files: list[str]) -> Iterator[tuple[
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A directory for half-done work, deleted afterwards; what killed commands left a day ago goes too."""
+    """A directory for half-done work, deleted afterwards; what killed commands left an hour ago goes too."""
     for old in folder.glob(f"{_SCRATCH}*"):
-        if old.stat().st_mtime < time.time() - 86400:
+        if old.stat().st_mtime < time.time() - 3600:
             shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as scratch:
         yield Path(scratch)
@@ -194,7 +208,8 @@ def _note(entry: Source, file: str, content: bytes, path: Path) -> str:
     found = hashlib.sha256(content).hexdigest()
     if found not in entry.files[file]:
         expected = " or ".join(entry.files[file])
-        raise IntegrityError(f"{path}: {file} must have the SHA-256 {expected}, got {found}")
+        where = str(path) if path.name.startswith(file) else f"{path}: {file}"
+        raise IntegrityError(f"{where} must have the SHA-256 {expected}, got {found}")
     return entry.files[file][found]
 
 

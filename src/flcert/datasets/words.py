@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from flcert.errors import InputError, IntegrityError, check_range
+from flcert.errors import InputError, check_range
 
 UNKNOWN = 0  # the index of padding and of every word that is not in the list
 
@@ -62,7 +62,7 @@ def read_words_file(path: Path, sha256: str | None) -> bytes:
         raise InputError(f"cannot read the vocabulary {path}: {error.strerror}") from None
     found = hashlib.sha256(content).hexdigest()
     if sha256 is not None and found != sha256.lower():
-        raise IntegrityError(f"the vocabulary {path} must have the SHA-256 {sha256}, got {found}")
+        raise InputError(f"the vocabulary {path} must have the SHA-256 {sha256}, got {found}")
     return content
 
 

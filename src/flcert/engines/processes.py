@@ -58,7 +58,18 @@ class _ProcessPool:
     executor: Executor
 
     def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
-        return self.executor.submit(_call, function, task)
+        with _without_interrupts():  # submitting starts workers, which inherit this
+            return self.executor.submit(_call, function, task)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block; it is for the parent to handle, not for its workers."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _federation: Federation  # of this worker process
@@ -66,7 +77,6 @@ _federation: Federation  # of this worker process
 
 def _start_worker(directory: str, watched: Connection) -> None:
     global _federation
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     torch.set_num_threads(1)
     _federation = Federation.map(Path(directory))
     threading.Thread(target=_stop_with_parent, args=(watched,), daemon=True).start()

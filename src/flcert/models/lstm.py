@@ -30,5 +30,7 @@ class LSTM(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Scores, (inputs x words)."""
+        if inputs.is_floating_point():
+            raise InputError("model 'lstm' reads words (whole numbers), not features")
         hidden, _ = self.lstm(self.dropout(self.embedding(inputs)))
         return nn.functional.linear(self.dropout(hidden[:, -1]), self.embedding.weight, self.bias)

@@ -2,7 +2,9 @@
 
 from itertools import pairwise
 from math import prod
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor, nn
 
 
@@ -15,7 +17,12 @@ class MLP(nn.Module):
         hidden: neurons of each hidden layer.
     """
 
-    def __init__(self, input_shape: tuple[int, ...], num_labels: int, hidden: tuple[int, ...] = (64,)) -> None:
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        num_labels: int,
+        hidden: tuple[Annotated[int, Field(gt=0)], ...] = (64,),
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = [nn.Flatten()]
         for fan_in, fan_out in pairwise((prod(input_shape), *hidden)):

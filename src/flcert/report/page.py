@@ -39,9 +39,11 @@ def write_report(run_directory: RunDirectory) -> Path:
         guarantee=guarantee,
         config=run_directory.config().canonical(),
         failed=[(group, entry["failure"]) for group, entry in enumerate(manifest["groups"]) if entry["failure"]],
+        substitutes=sum(bool(entry.get("substitute")) for entry in manifest["groups"]),
         empty=sum(entry["clients"] == 0 for entry in manifest["groups"]),
         chart=chart,
         telling=telling_level(curve),
+        stamped=_on_stamped(summary.get("attack")),
         data={
             "curve": curve.tolist(),
             "inputs": summary["inputs"],
@@ -52,6 +54,12 @@ def write_report(run_directory: RunDirectory) -> Path:
     target = run_directory.path / "report.html"
     write_atomic(target, page.encode())
     return target
+
+
+def _on_stamped(attack: dict[str, Any] | None) -> float:
+    """CA@m on inputs with the trigger, for as many clients as attacked."""
+    curve = attack.get("certified_accuracy_on_stamped_inputs", ()) if attack else ()
+    return float(curve[attack["malicious"]]) if attack and attack["malicious"] < len(curve) else 0.0
 
 
 def _explained(samples: dict[str, Any] | None, guarantee: Guarantee) -> dict[str, Any] | None:

@@ -145,7 +145,7 @@ def _check_aggregator(choice: Choice, replica: Replica, federation: Federation) 
     """Refuse a rule that lacks a root set, or that does not turn a round without movement into an update."""
     aggregator = aggregators.build(choice)
     if aggregators.uses_root(aggregator) and len(federation.root_labels) == 0:
-        raise InputError(f"aggregator {choice.name!r} needs a root set of the server (num_root)")
+        raise InputError(f"aggregator {choice.name!r} needs a root set of the server (data.options.num_root)")
     still = torch.zeros_like(replica.read())
     calm = Round(still.repeat(3, 1), torch.tensor([1, 1, 1]), replica.num_parameters, still)
     try:
