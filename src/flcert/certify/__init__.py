@@ -1,9 +1,23 @@
-"""The certificates: pure functions of vote counts, in exact integer arithmetic."""
+"""The certificates: pure functions of votes, in exact integer arithmetic."""
 
 from flcert.certify.accuracy import certified_accuracy, certified_share
+from flcert.certify.collective import collective
 from flcert.certify.disjoint import disjoint
 from flcert.certify.enumerated import enumerated
+from flcert.certify.overlapping import overlapping
 from flcert.certify.result import Certificate
+from flcert.certify.runoff import ranked, runoff
 from flcert.certify.sampled import sampled
 
-__all__ = ["Certificate", "certified_accuracy", "certified_share", "disjoint", "enumerated", "sampled"]
+__all__ = [
+    "Certificate",
+    "certified_accuracy",
+    "certified_share",
+    "collective",
+    "disjoint",
+    "enumerated",
+    "overlapping",
+    "ranked",
+    "runoff",
+    "sampled",
+]

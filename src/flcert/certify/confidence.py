@@ -94,3 +94,60 @@ def _power_up(base: Decimal, exponent: int) -> Decimal:
 def _geometric_rest(term: Decimal, growth: Decimal) -> Decimal:
     """An upper bound on term * (growth + growth^2 + ...)."""
     return _UP.divide(_UP.multiply(term, growth), _DOWN.subtract(Decimal(1), growth))
+
+
+def hypergeometric(successes: int, trials: int, population: int, alpha: Fraction) -> int:
+    """A lower bound on the number K of marked things that exceeds K with probability at most alpha.
+
+    So many ``trials`` of the ``population`` were drawn without putting any back; ``successes`` of them are marked.
+    The exact bound is the smallest K with P[Hypergeometric >= successes] > alpha. It is found by bisection with a tail
+    that is rounded up, so the result is at most one part in 2^48 of the population below it, and never above it. It is
+    ``successes`` when everything was drawn.
+
+    >>> hypergeometric(10, 10, 10, Fraction(1, 1000)), hypergeometric(10, 10, 10**6, Fraction(1, 1000))
+    (10, 501190)
+    """
+    check_range("trials", trials, 1, min(population, 2**31), "population")
+    check_range("successes", successes, 0, trials, "trials")
+    if successes == 0 or trials == population:
+        return successes
+
+    def too_few(marked: int) -> bool:
+        return hypergeometric_tail(successes, trials, marked, population) <= alpha
+
+    low = successes - 1  # with fewer marked things so many successes cannot happen
+    start = int(clopper_pearson(successes, trials, alpha) * population)  # putting things back gives hardly less
+    if start > low and too_few(start):
+        low = start
+    stride, precision = max(1, population >> 24), max(1, population >> 48)
+    while (high := low + stride) <= population and too_few(high):
+        low, stride = high, 2 * stride
+    high = min(high, population - (trials - successes))
+    while high - low > precision:
+        middle = (low + high) // 2
+        low, high = (middle, high) if too_few(middle) else (low, middle)
+    return low + 1
+
+
+def hypergeometric_tail(successes: int, trials: int, marked: int, population: int) -> Fraction:
+    """An upper bound on the probability of at least so many marked things among those drawn, hardly above it.
+
+    The first term is C(trials, s) times the chance of one order of draws; each further one follows from its neighbour.
+    """
+    if marked < successes:
+        return Fraction(0)
+    plain = population - marked
+    first = max(successes, trials - plain)
+    term = _UP.create_decimal(comb(trials, first))
+    for draw in range(trials):
+        chance = (marked - draw, population - draw) if draw < first else (plain - draw + first, population - draw)
+        term = _UP.multiply(term, _UP.divide(Decimal(chance[0]), Decimal(chance[1])))
+    total = term
+    for i in range(first, min(trials, marked)):
+        growth = _UP.divide(Decimal((marked - i) * (trials - i)), Decimal((i + 1) * (plain - trials + i + 1)))
+        term = _UP.multiply(term, growth)
+        total = _UP.add(total, term)
+        if growth < 1 and (rest := _geometric_rest(term, growth)) < total.scaleb(-25, _UP):
+            total = _UP.add(total, rest)
+            break
+    return Fraction(total)

@@ -3,8 +3,10 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from math import comb
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flcert.certify.result import IntArray
 
@@ -22,7 +24,7 @@ def untouched_groups(num_clients: int, group_size: int, *, more_than: int) -> in
     return broken - 1
 
 
-def levels_by_value(values: IntArray, level: Callable[[int], int]) -> IntArray:
+def levels_by_value(values: NDArray[Any], level: Callable[[int], int]) -> IntArray:
     """``level`` of every entry, for a function that never falls as the value grows.
 
     It is computed once for each distinct value at most, and not at all between two values that have the same level.

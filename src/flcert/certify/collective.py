@@ -1,0 +1,100 @@
+"""One attacker for the whole test set: how many inputs stay right, whichever m clients are malicious."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, diags_array, hstack, vstack
+
+from flcert.certify.disjoint import disjoint
+from flcert.certify.result import IntArray, runner_up, top_label
+from flcert.errors import InputError, check_range
+
+SCALE = 2**32  # multipliers of the dual are whole numbers of this part
+
+
+def collective(
+    counts: ArrayLike, votes: ArrayLike, truth: ArrayLike, num_malicious: int, *, num_failed: int = 0
+) -> int:
+    """How many inputs keep their right label, at least, when m malicious clients attack all of them at once.
+
+    Certified accuracy charges each input its own worst attacker. Here one set of m groups must serve for all inputs
+    (Chen et al., ICML 2022). An attacked group brings a rival of y at most one vote and takes one from y if it voted
+    for it, so input i breaks only if
+
+        sum over the attacked groups g of (1 + [f_g = y_i]) >= gap_i + 1,
+
+    where gap_i = v_y - max over z of (v_z + [z < y]).
+
+    Letting groups be attacked by halves and inputs break by halves gives a linear program whose optimum is at least
+    the number of inputs that can break. HiGHS solves it; what counts is a bound by weak duality, which holds for any
+    multipliers l_i in [0, 1 / (gap_i + 1)] and is computed in whole numbers:
+
+        broken <= sum of (1 - (gap_i + 1) l_i) + the m largest of S_g,    S_g = sum over i of l_i (1 + [f_g = y_i]).
+
+    Inputs whose own level is at least m never break, so the result is never below CA@m of Theorem 4.
+
+    Args:
+        counts: votes for each label, (inputs x labels).
+        votes: the label that each group gives to each input, (groups x inputs); -1 where it casts no vote.
+        truth: the true labels.
+        num_malicious: m.
+        num_failed: groups with clients that have no model; each is taken as one vote for the strongest rival.
+
+    >>> collective([[3, 0], [3, 0]], [[0, 0], [0, 0], [0, 0]], [0, 0], 1)
+    2
+    """
+    table, cast, right = np.asarray(counts), np.asarray(votes), np.asarray(truth)
+    if cast.ndim != 2 or cast.shape[1] != len(table) or right.shape != (len(table),):
+        raise InputError(f"votes {cast.shape}, counts {table.shape} and truth {right.shape} do not fit together")
+    check_range("num_malicious", num_malicious, 0, 2**31)
+    certificate = disjoint(table, num_failed=num_failed)
+    labels, top = top_label(table)
+    considered = (labels == right) & ~certificate.abstained
+    safe = int((considered & (certificate.levels >= num_malicious)).sum())
+    at_risk = np.flatnonzero(considered & (certificate.levels < num_malicious))
+    if len(at_risk) == 0:
+        return safe
+    gaps = (top - runner_up(table, labels, handicap=True) - num_failed)[at_risk]
+    reach = 1 + (cast[:, at_risk] == labels[at_risk]).astype(np.int64)
+    return safe + len(at_risk) - most_broken(reach, gaps, num_malicious)
+
+
+def most_broken(reach: IntArray, gaps: IntArray, num_malicious: int) -> int:
+    """An upper bound on the number of inputs that can break.
+
+    Args:
+        reach: (groups x inputs), what attacking a group does to an input.
+        gaps: of the inputs; one breaks when more than its gap is reached.
+        num_malicious: groups that can be attacked.
+    """
+    multipliers = _multipliers(reach, gaps, num_malicious)
+    return min(int(reach.shape[1]), dual_bound(multipliers, reach, gaps, num_malicious))
+
+
+def dual_bound(multipliers: IntArray, reach: IntArray, gaps: IntArray, num_malicious: int) -> int:
+    """The bound of weak duality for multipliers in units of 1 / SCALE, rounded down: a number of inputs is whole."""
+    allowed = np.minimum(np.maximum(multipliers, 0), SCALE // (gaps + 1))
+    unused = [SCALE - (int(gap) + 1) * int(one) for gap, one in zip(gaps, allowed, strict=True)]
+    sums: list[int] = sorted((int(total) for total in reach @ allowed), reverse=True)
+    return (sum(unused) + sum(sums[:num_malicious])) // SCALE
+
+
+def _multipliers(reach: IntArray, gaps: IntArray, num_malicious: int) -> IntArray:
+    """Good multipliers, from the linear program; zero, which is sound too, where HiGHS finds none.
+
+    Its variables are the share of each group that is attacked and the share of each input that breaks.
+    """
+    groups, inputs = reach.shape
+    breaking = hstack([csr_array(-reach.T.astype(np.float64)), diags_array(gaps + 1.0)])
+    budget = hstack([csr_array(np.ones((1, groups))), csr_array((1, inputs))])
+    solved = linprog(
+        np.concatenate([np.zeros(groups), -np.ones(inputs)]),
+        A_ub=vstack([breaking, budget]).tocsr(),
+        b_ub=np.concatenate([np.zeros(inputs), [num_malicious]]),
+        bounds=(0, 1),
+        method="highs-ds",
+    )
+    if solved.ineqlin is None or solved.ineqlin.marginals is None:
+        return np.zeros(inputs, dtype=np.int64)
+    multipliers: IntArray = np.floor(-solved.ineqlin.marginals[:inputs] * SCALE).astype(np.int64)
+    return multipliers

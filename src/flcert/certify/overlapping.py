@@ -1,0 +1,100 @@
+"""Fixed groups that may share clients: one deterministic certificate for every family of groups."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from flcert.certify.result import BoolArray, Certificate, IntArray
+from flcert.errors import InputError
+
+NO_VOTE = -1
+
+
+def overlapping(votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: int) -> Certificate:
+    """Certify the majority vote of fixed groups, in which a client may be several times.
+
+    A group that a malicious client is in may turn to any label. Against a rival z the client c can therefore close the
+    gap between the winner y and z by at most
+
+        w_c = sum over the groups g that hold c of (1 + [f_g = y] - [f_g = z]),
+
+    and m clients by no more than the sum of the m largest w_c. Clients that are in the same groups reach no further
+    together than one of them alone, so they count once. With a tie going to the smaller index, y stands while
+
+        sum of the m largest w_c <= v_y - v_z - [z < y]    for every z != y.
+
+    It speaks of the deployed models themselves, without any probability: disjoint groups, the groups that FLCert-P
+    drew, or those of finite aggregation. For disjoint groups it is never below Theorem 4.
+
+    Args:
+        votes: the label that each group gives to each input, (groups x inputs); -1 where it casts no vote.
+        groups: for each group the positions of its clients. A group with clients that casts no vote has failed; it is
+            taken as one vote for the rival.
+        num_clients: n.
+
+    Returns:
+        The certificate; a level is at most n. An input abstains where no group voted or where the failed groups alone
+        could have changed its label.
+
+    >>> overlapping([[0], [0], [0], [1]], [[0, 1], [1, 2], [2, 0], [3]], num_clients=4).levels
+    array([0])
+    >>> overlapping([[0], [0], [0], [0]], [[0], [1], [2], [3]], num_clients=4).levels
+    array([2])
+    """
+    table = np.asarray(votes)
+    if table.ndim != 2 or table.shape[0] != len(groups) or table.shape[1] == 0:
+        raise InputError(f"votes must be ({len(groups)} groups x inputs), got shape {table.shape}")
+    if not np.issubdtype(table.dtype, np.integer) or int(table.min()) < NO_VOTE:
+        raise InputError("votes must be labels from 0, or -1 for no vote")
+    seats = _seats(groups, num_clients)
+    failed = (table == NO_VOTE) & (np.asarray(seats.sum(axis=0)).reshape(-1) > 0)[:, None]
+    results = [_level(table[:, column], failed[:, column], seats, num_clients) for column in range(table.shape[1])]
+    labels, levels = (np.array(part, dtype=np.int64) for part in zip(*results, strict=True))
+    return Certificate.build(labels, levels)
+
+
+def _seats(groups: Sequence[ArrayLike], num_clients: int) -> csr_array:
+    """(kinds of clients x groups), 1 where clients of this kind are in the group; a kind is a set of groups."""
+    members = [np.unique(np.asarray(group, dtype=np.int64)) for group in groups]
+    for number, group in enumerate(members):
+        if len(group) and not 0 <= group[0] <= group[-1] < num_clients:
+            raise InputError(f"clients of group {number} must be in [0, num_clients - 1={num_clients - 1}]")
+    kinds: dict[tuple[int, ...], None] = {}
+    of_client: list[list[int]] = [[] for _ in range(num_clients)]
+    for number, group in enumerate(members):
+        for client in group:
+            of_client[client].append(number)
+    for served in of_client:
+        if served:
+            kinds[tuple(served)] = None
+    columns = [number for kind in kinds for number in kind]
+    offsets = np.cumsum([0, *map(len, kinds)])
+    ones = np.ones(len(columns), dtype=np.int64)
+    return csr_array((ones, columns, offsets), shape=(len(kinds), len(groups)))
+
+
+def _level(votes: NDArray[np.integer], failed: BoolArray, seats: csr_array, num_clients: int) -> tuple[int, int]:
+    """The label and level of one input; -1 where not even level 0 holds."""
+    cast = votes[votes != NO_VOTE]
+    if len(cast) == 0:
+        return 0, -1
+    present, counts = np.unique(cast, return_counts=True)
+    label, top = int(present[counts.argmax()]), int(counts.max())
+    rivals, supporters = _rivals(present, counts, label)
+    gaps = top - supporters - (rivals < label) - int(failed.sum())
+    if (gaps < 0).any():
+        return label, -1
+    against = np.where(failed, 0, 1 + (votes == label))[:, None] - (votes[:, None] == rivals)
+    weights = -np.sort(-np.asarray(seats @ against), axis=0)  # (kinds x rivals), the heaviest first
+    sums = weights.cumsum(axis=0)
+    within = (sums <= gaps).all(axis=1)
+    return label, num_clients if within.all() else int(within.argmin())
+
+
+def _rivals(present: IntArray, counts: IntArray, label: int) -> tuple[IntArray, IntArray]:
+    """Labels that could take over, and their votes: those with votes, and the one without votes that is hardest."""
+    others = present != label
+    absent = next((other for other in range(len(present) + 1) if other not in present), 0)
+    return np.append(present[others], absent), np.append(counts[others], 0)
