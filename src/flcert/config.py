@@ -11,9 +11,10 @@ from pydantic import BaseModel, Field, ValidationError
 
 from flcert import grouping as groupings
 from flcert import presets
-from flcert.certify.sampled import Selection
+from flcert.certify.sampled import Selection, Tails
 from flcert.errors import InputError, unknown_name
 from flcert.grouping import Grouping
+from flcert.guarantee import Further
 from flcert.registry import Choice, Strict, complaint
 from flcert.training.recipe import Recipe, Variant
 from flcert.training.smoothing import Smoothing
@@ -40,10 +41,11 @@ class Sampled(Strict):
     num_groups: int = Field(default=40, gt=0)
     group_size: int = Field(gt=0)
     seed: Seed = 0
+    distinct: bool = False
 
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""
-        return groupings.sampled(ids, self.num_groups, self.group_size, self.seed)
+        return groupings.sampled(ids, self.num_groups, self.group_size, self.seed, distinct=self.distinct)
 
 
 class Enumerated(Strict):
@@ -58,11 +60,33 @@ class Enumerated(Strict):
         return groupings.enumerated(ids, self.group_size, self.limit)
 
 
+class Spread(Strict):
+    """Finite aggregation."""
+
+    kind: Literal["spread"]
+    num_groups: int = Field(default=40, gt=0)
+    copies: int = Field(default=2, gt=0)
+    key: str = "flcert"
+
+    def build(self, ids: Sequence[str]) -> Grouping:
+        """Group the clients."""
+        return groupings.spread(ids, self.num_groups, self.copies, self.key)
+
+
 class Proof(Strict):
-    """Settings of the certificate; they matter for sampled groups only."""
+    """Settings of the certificate.
+
+    Args:
+        alpha: failure probability of sampled groups.
+        selection: "safe", or "paper" for Algorithm 1 to the letter.
+        tails: of sampled groups: "one" as in the paper, "both", or the "best" of the two.
+        also: further certificates of the same models: "overlapping", "runoff", "collective".
+    """
 
     alpha: float = Field(default=0.001, gt=0, lt=1)
     selection: Selection = "safe"
+    tails: Tails = "one"
+    also: tuple[Further, ...] = ()
 
 
 class SimulatedAttack(Choice):
@@ -88,13 +112,15 @@ class Config(Strict):
         recipe: how a group trains.
         certificate: how sure to be.
         attack: what to simulate, if anything.
+        forget: ids of clients that are left out, as if they had never been there.
     """
 
     data: Choice = Choice(name="digits")
-    grouping: Annotated[Hashed | Sampled | Enumerated, Field(discriminator="kind")] = Hashed()
+    grouping: Annotated[Hashed | Sampled | Enumerated | Spread, Field(discriminator="kind")] = Hashed()
     recipe: Recipe = Recipe()
     certificate: Proof = Proof()
     attack: SimulatedAttack | None = None
+    forget: tuple[str, ...] = ()
 
     def canonical(self) -> dict[str, Any]:
         """All settings, resolved, as JSON values."""
@@ -106,7 +132,12 @@ class Config(Strict):
         return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
 
 
-_GROUPINGS: dict[str, type[BaseModel]] = {"hashed": Hashed, "sampled": Sampled, "enumerated": Enumerated}
+_GROUPINGS: dict[str, type[BaseModel]] = {
+    "hashed": Hashed,
+    "sampled": Sampled,
+    "enumerated": Enumerated,
+    "spread": Spread,
+}
 _TABLES: dict[str, type[BaseModel]] = {
     "data": Choice,
     "recipe": Recipe,

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert import attacks, voting
+from flcert import attacks
 from flcert.attacks import AttackPlan
+from flcert.ballots import Ballots
 from flcert.certify import Certificate, certified_accuracy
-from flcert.certify.result import Counts
 from flcert.engines import Workers
 from flcert.guarantee import Guarantee
 from flcert.registry import Choice
@@ -48,10 +48,10 @@ def evaluate_attack(
     attacked = train_groups(workers, ensemble.grouping, ensemble.recipe, store, attacked_stage, plan)
     truth, m = workers.federation.test_labels, len(plan.malicious)
     votes = {
-        name: _counts(workers, trained, store, attacked_stage)
+        name: _ballots(workers, trained, store, attacked_stage)
         for name, trained in (("without", ensemble), ("under", attacked))
     }
-    labels = {name: guarantee.predict(counts) for name, counts in votes.items()}
+    labels = {name: guarantee.predict(ballots) for name, ballots in votes.items()}
     certificate, changed = guarantee.certify(votes["without"]), labels["without"] != labels["under"]
     figures = {
         "name": plan.choice.name,
@@ -68,14 +68,14 @@ def evaluate_attack(
         return figures, attacked
     target = attacks.build(plan.choice).target  # type: ignore[attr-defined]
     stamped = {
-        name: _counts(workers, trained, store, attacked_stage, trigger)
+        name: _ballots(workers, trained, store, attacked_stage, trigger)
         for name, trained in (("without", ensemble), ("under", attacked))
     }
     return figures | _backdoor_figures(stamped, truth, target, guarantee), attacked
 
 
 def _backdoor_figures(
-    stamped: dict[str, Counts], truth: NDArray[np.int64], target: int, guarantee: Guarantee
+    stamped: dict[str, Ballots], truth: NDArray[np.int64], target: int, guarantee: Guarantee
 ) -> dict[str, Any]:
     """Success rates leave out inputs whose true label is the target."""
     counted = truth != target
@@ -87,11 +87,11 @@ def _backdoor_figures(
     }
 
 
-def _counts(
+def _ballots(
     workers: Workers, ensemble: Ensemble, store: Store, progress: Progress, trigger: Choice | None = None
-) -> Counts:
+) -> Ballots:
     votes = votes_on_test_set(workers, ensemble, ensemble.recipe.rounds, store, progress, trigger)
-    return voting.count(votes, ensemble.num_labels)
+    return Ballots.cast(votes, ensemble.num_labels, ensemble.grouping.members)
 
 
 def _certified(certificate: Certificate) -> NDArray[np.int64]:

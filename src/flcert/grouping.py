@@ -1,13 +1,13 @@
-"""Client ids to groups: FLCert-D (hashed) and FLCert-P (sampled, enumerated).
+"""Client ids to groups: FLCert-D (hashed), FLCert-P (sampled, enumerated) and finite aggregation (spread).
 
 A grouping depends on the registered ids and on public settings alone; nothing that a client sends can change it.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from math import comb
 from typing import Literal
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flcert.errors import InputError, check_range
 from flcert.seeding import stream
 
-Kind = Literal["hashed", "sampled", "enumerated"]
+Kind = Literal["hashed", "sampled", "enumerated", "spread"]
 
 MAX_GROUPS = 1_000_000
 
@@ -30,13 +30,15 @@ class Grouping:
         kind: how the groups were made; it decides which certificate applies.
         num_clients: n.
         members: for each group the positions of its clients, in order of their ids; may be empty.
-        group_size: k of FLCert-P, None for FLCert-D.
+        group_size: k of FLCert-P, None for the others.
+        distinct: whether sampled groups were drawn without repetition.
     """
 
     kind: Kind
     num_clients: int
     members: tuple[NDArray[np.int64], ...]
     group_size: int | None = None
+    distinct: bool = False
 
     def __len__(self) -> int:
         return len(self.members)
@@ -76,23 +78,84 @@ def group_of(user_id: str, num_groups: int, key: str) -> int:
     return int.from_bytes(digest, "big") % num_groups
 
 
-def sampled(ids: Sequence[str], num_groups: int, group_size: int, seed: int = 0) -> Grouping:
-    """FLCert-P: N groups, each a uniformly random k-subset of the clients, independent of each other.
+def spread(ids: Sequence[str], num_groups: int, copies: int = 2, key: str = "flcert") -> Grouping:
+    """Finite aggregation (Wang et al., ICML 2022): each client serves several groups, the same number for all.
 
-    The same subset can be drawn twice, as Theorem 3 assumes. The seed must not depend on what clients hold.
+    A keyed hash puts each client into one of N buckets, and bucket h feeds the groups (h + s) mod N for ``copies``
+    different shifts s, drawn from the key. Each group then learns from as many buckets.
+
+    Args:
+        ids: the user ids, unique and fixed at registration.
+        num_groups: N.
+        copies: d, the groups that a client serves; what it has to do grows by this factor.
+        key: of the hash and the shifts.
+    """
+    buckets = hashed(ids, num_groups, key).members
+    check_range("copies", copies, 1, num_groups, "num_groups")
+    digest = hashlib.blake2b(b"shifts", key=key.encode(), digest_size=7).digest()
+    shifts = stream(int.from_bytes(digest, "big"), "grouping", "spread").permutation(num_groups)[:copies]
+    rank = {client: place for place, client in enumerate(_in_order_of_id(ids))}
+    groups = []
+    for group in range(num_groups):
+        fed = np.concatenate([buckets[(group - int(shift)) % num_groups] for shift in shifts])
+        groups.append(np.array(sorted(fed.tolist(), key=rank.__getitem__), dtype=np.int64))
+    return Grouping("spread", len(ids), tuple(groups))
+
+
+def sampled(ids: Sequence[str], num_groups: int, group_size: int, seed: int = 0, *, distinct: bool = False) -> Grouping:
+    """FLCert-P: N groups, each a uniformly random k-subset of the clients.
+
+    By default they are independent of each other, so the same subset can be drawn twice, as Theorem 3 assumes. The seed
+    must not depend on what clients hold.
 
     Args:
         ids: the user ids.
         num_groups: N.
         group_size: k.
         seed: of the draw.
+        distinct: draw N different subsets instead, each set of N with the same probability.
     """
     order = np.array(_in_order_of_id(ids), dtype=np.int64)
     check_range("group_size", group_size, 1, len(ids), "num_clients")
-    check_range("num_groups", num_groups, 1, MAX_GROUPS)
-    generator = stream(seed, "grouping", "sampled")
-    draws = (np.sort(generator.choice(len(ids), size=group_size, replace=False)) for _ in range(num_groups))
-    return Grouping("sampled", len(ids), tuple(order[draw] for draw in draws), group_size)
+    total = comb(len(ids), group_size)
+    check_range("num_groups", num_groups, 1, min(MAX_GROUPS, total) if distinct else MAX_GROUPS)
+    generator = stream(seed, "grouping", "distinct" if distinct else "sampled")
+    if distinct and total <= MAX_GROUPS:
+        chosen = generator.permutation(total)[:num_groups]
+        draws = [np.array(_subset(int(number), len(ids), group_size)) for number in chosen]
+    else:
+        draws = list(islice(_draws(generator, len(ids), group_size, distinct), num_groups))
+    return Grouping("sampled", len(ids), tuple(order[draw] for draw in draws), group_size, distinct)
+
+
+def _draws(
+    generator: np.random.Generator, num_clients: int, group_size: int, distinct: bool
+) -> Iterator[NDArray[np.int64]]:
+    """Random subsets without end; a repeated one is passed over if they must be distinct."""
+    seen: set[bytes] = set()
+    while True:
+        draw = np.sort(generator.choice(num_clients, size=group_size, replace=False))
+        if not distinct or draw.tobytes() not in seen:
+            seen |= {draw.tobytes()} if distinct else set()
+            yield draw
+
+
+def _subset(number: int, num_clients: int, group_size: int) -> list[int]:
+    """The k-subset with this number in lexicographic order.
+
+    >>> [_subset(number, 4, 2) for number in range(6)]
+    [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+    """
+    subset: list[int] = []
+    client = 0
+    while len(subset) < group_size:
+        with_it = comb(num_clients - client - 1, group_size - len(subset) - 1)
+        if number < with_it:
+            subset.append(client)
+        else:
+            number -= with_it
+        client += 1
+    return subset
 
 
 def enumerated(ids: Sequence[str], group_size: int, limit: int = 10_000) -> Grouping:

@@ -5,18 +5,22 @@ from typing import Literal
 from pydantic import Field
 
 from flcert import certify, voting
+from flcert.ballots import Ballots
 from flcert.certify.result import Certificate, Counts, IntArray
-from flcert.certify.sampled import Selection
+from flcert.certify.sampled import Selection, Tails
 from flcert.errors import InputError
 from flcert.grouping import Grouping
 from flcert.registry import Strict
 
-GuaranteeKind = Literal["disjoint", "sampled", "enumerated"]
+GuaranteeKind = Literal["disjoint", "sampled", "enumerated", "overlapping"]
+
+Further = Literal["overlapping", "runoff", "collective"]  # certificates of the same models beside it
 
 KIND_OF_GROUPING: dict[str, GuaranteeKind] = {
     "hashed": "disjoint",
     "sampled": "sampled",
     "enumerated": "enumerated",
+    "spread": "overlapping",
 }
 
 
@@ -25,12 +29,14 @@ class Guarantee(Strict):
 
     Args:
         kind: which theorem.
-        num_clients: n; needed by "sampled" and "enumerated".
+        num_clients: n; needed by all but "disjoint".
         group_size: k; needed by "sampled" and "enumerated".
         num_groups: N, the groups drawn, whether they voted or not; used by "sampled".
         num_failed: groups with clients but without a model.
         alpha: failure probability of "sampled".
         selection: correction of "sampled" for choosing the label by its votes.
+        tails: which labels "sampled" bounds from their own votes.
+        distinct: whether the groups of "sampled" were drawn without repetition.
         tie_seed: of the random tie rule of FLCert-P.
     """
 
@@ -41,10 +47,20 @@ class Guarantee(Strict):
     num_failed: int = Field(default=0, ge=0)
     alpha: float = 0.001
     selection: Selection = "safe"
+    tails: Tails = "one"
+    distinct: bool = False
     tie_seed: int = 0
 
     @classmethod
-    def of(cls, grouping: Grouping, *, num_failed: int, alpha: float, selection: Selection) -> "Guarantee":
+    def of(
+        cls,
+        grouping: Grouping,
+        *,
+        num_failed: int = 0,
+        alpha: float = 0.001,
+        selection: Selection = "safe",
+        tails: Tails = "one",
+    ) -> "Guarantee":
         """The guarantee that groups of this kind have."""
         return cls(
             kind=KIND_OF_GROUPING[grouping.kind],
@@ -54,12 +70,19 @@ class Guarantee(Strict):
             num_failed=num_failed,
             alpha=alpha,
             selection=selection,
+            tails=tails,
+            distinct=grouping.distinct,
         )
 
-    def certify(self, counts: Counts) -> Certificate:
-        """The certificate of these vote counts, (inputs x labels)."""
+    def certify(self, ballots: Ballots) -> Certificate:
+        """The certificate of these votes."""
+        counts = ballots.counts
         if self.kind == "disjoint":
             return certify.disjoint(counts, num_failed=self.num_failed)
+        if self.kind == "overlapping":
+            if self.num_clients is None or ballots.votes is None or not ballots.groups:
+                raise InputError("a certificate of overlapping groups needs each group's vote and its clients")
+            return certify.overlapping(ballots.votes, ballots.groups, num_clients=self.num_clients)
         if self.num_clients is None or self.group_size is None:
             raise InputError(f"a certificate of kind {self.kind!r} needs the number of clients and the group size")
         if self.kind == "enumerated":
@@ -73,15 +96,18 @@ class Guarantee(Strict):
             alpha=self.alpha,
             selection=self.selection,
             num_groups=self.num_groups or self._groups_behind(counts),
+            tails=self.tails,
+            distinct=self.distinct,
         )
 
     def _groups_behind(self, counts: Counts) -> int | None:
         """N from counts and failed groups, where it was not given."""
         return int(counts.sum(axis=1).max()) + self.num_failed if self.num_failed else None
 
-    def predict(self, counts: Counts) -> IntArray:
+    def predict(self, ballots: Ballots) -> IntArray:
         """The label that the deployed groups vote for, with the tie rule of this kind."""
-        return voting.winners(counts, "smallest" if self.kind == "disjoint" else "random", self.tie_seed)
+        ties: voting.Ties = "smallest" if self.kind in ("disjoint", "overlapping") else "random"
+        return voting.winners(ballots.counts, ties, self.tie_seed)
 
     @property
     def failure_probability(self) -> str:

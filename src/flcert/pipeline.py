@@ -1,39 +1,34 @@
 """A whole run: data, groups, models, votes, certificate, report; every stage reuses what is there."""
 
-import platform
 import re
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from flcert import attacks, datasets, models, voting
-from flcert.aggregators import build, substitute
+from flcert import attacks, datasets, models
 from flcert.attacks import AttackPlan
 from flcert.backdoors import backdoor_for
-from flcert.certify import Certificate, certified_accuracy
+from flcert.certify import Certificate, tally
+from flcert.conclusion import conclude
 from flcert.config import Config
 from flcert.datasets import Federation
 from flcert.engines import Engine, Processes, Workers
 from flcert.errors import IntegrityError, RunError
 from flcert.evaluation import evaluate_attack
-from flcert.files import writable_directory, write_json
+from flcert.files import writable_directory
+from flcert.further import check_further
 from flcert.grouping import Grouping
-from flcert.guarantee import Guarantee
+from flcert.guarantee import KIND_OF_GROUPING, Guarantee
 from flcert.registry import Choice
 from flcert.rundir import RunDirectory
 from flcert.store import Store
-from flcert.training import Ensemble, Progress, Recipe
+from flcert.training import Ensemble, Progress
 from flcert.training.fill import silent
 from flcert.training.group import recipe_sources
-from flcert.training.rounds import num_participants
-from flcert.training.train import check_recipe, train_groups, votes_on_test_set
-from flcert.training.vote import Votes
-
-VERSIONED = ("flcert", "torch", "numpy", "scipy", "safetensors", "scikit-learn")
+from flcert.training.train import check_recipe, ranks_on_test_set, train_groups, votes_on_test_set
 
 
 @dataclass(frozen=True)
@@ -76,9 +71,10 @@ def run(
     """
     config, store = config or Config(), store or Store()
     writable_directory(store.directory)
-    federation = datasets.load(config.data.name, **config.data.options)
+    federation = datasets.load(config.data.name, **config.data.options).without(config.forget)
     grouping = config.grouping.build(federation.ids)
     check_recipe(federation, grouping, config.recipe)
+    check_further(config.certificate.also, KIND_OF_GROUPING[grouping.kind])
     plan = _attack_plan(config, federation)
     run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
     with Workers(engine or Processes(), federation) as workers:
@@ -89,17 +85,26 @@ def run(
         votes = {
             number: votes_on_test_set(workers, ensemble, number, store, progress) for number in config.recipe.snapshots
         }
+        proof, failed = config.certificate, len(ensemble.failures)
         guarantee = Guarantee.of(
-            grouping,
-            num_failed=len(ensemble.failures),
-            alpha=config.certificate.alpha,
-            selection=config.certificate.selection,
+            grouping, num_failed=failed, alpha=proof.alpha, selection=proof.selection, tails=proof.tails
         )
+        counted = tally(ranks_on_test_set(workers, ensemble, store, progress)) if "runoff" in proof.also else None
         figures, attacked = None, None
         if plan:
             figures, attacked = evaluate_attack(workers, ensemble, plan, guarantee, store, progress)
-    result = _conclude(run_directory, config, federation, ensemble, votes, guarantee, figures)
-    return replace(result, attacked=attacked)
+    concluded = conclude(
+        run_directory,
+        config,
+        federation.subject,
+        ensemble,
+        votes,
+        guarantee,
+        counted=counted,
+        attack_figures=figures,
+        progress=progress,
+    )
+    return RunResult(run_directory.path, concluded.summary, guarantee, concluded.certificate, ensemble, attacked)
 
 
 def _attack_plan(config: Config, federation: Federation) -> AttackPlan | None:
@@ -122,102 +127,6 @@ def default_directory(config: Config, federation: Federation) -> Path:
     return Path("runs") / f"{name}-{config.digest()}"
 
 
-def _conclude(
-    run_directory: RunDirectory,
-    config: Config,
-    federation: Federation,
-    ensemble: Ensemble,
-    votes: dict[int, Votes],
-    guarantee: Guarantee,
-    attack_figures: dict[str, Any] | None,
-) -> RunResult:
-    """Certify and write everything that follows from the votes; the manifest before the report, which needs it."""
-    from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
-    from flcert.report.samples import chosen_samples
-
-    truth = federation.test_labels
-    curves = {}
-    for number, table in votes.items():
-        counts = voting.count(table, federation.num_labels)
-        certificate = guarantee.certify(counts)
-        curves[number] = certified_accuracy(certificate, truth)
-    accuracy = float(np.mean(guarantee.predict(counts) == truth))
-    summary = summarise(certificate, curves[config.recipe.rounds], accuracy, guarantee)
-    if attack_figures:
-        summary["attack"] = attack_figures
-    run_directory.write_array("votes", votes[config.recipe.rounds])
-    run_directory.write_array("truth", truth)
-    run_directory.write_certificate(certificate, truth)
-    run_directory.write_csv("curve", ("m", "certified_accuracy"), enumerate(curves[config.recipe.rounds]))
-    if len(curves) > 1:
-        rows = ((number, m, value) for number, curve in curves.items() for m, value in enumerate(curve))
-        run_directory.write_csv("rounds", ("round", "m", "certified_accuracy"), rows)
-    write_json(run_directory.path / "summary.json", summary)
-    write_json(run_directory.path / "samples.json", chosen_samples(federation, certificate, counts))
-    write_json(run_directory.path / "groups.json", _group_ids(ensemble.grouping, federation))
-    manifest = _manifest(config, federation, ensemble, guarantee)
-    write_json(run_directory.path / "manifest.json", manifest)
-    write_report(run_directory)
-    return RunResult(run_directory.path, summary, guarantee, certificate, ensemble)
-
-
-def summarise(
-    certificate: Certificate, curve: "np.ndarray[Any, np.dtype[np.float64]]", accuracy: float, guarantee: Guarantee
-) -> dict[str, Any]:
-    """The figures of a run in short."""
-    return {
-        "certificate": guarantee.kind,
-        "inputs": len(certificate),
-        "accuracy": accuracy,
-        "abstained": int(certificate.abstained.sum()),
-        "median_level": int(np.median(certificate.levels)),
-        "largest_level": int(certificate.levels.max()),
-        "certified_accuracy": curve.tolist(),
-    }
-
-
-def _manifest(config: Config, federation: Federation, ensemble: Ensemble, guarantee: Guarantee) -> dict[str, Any]:
-    keys, diverged = ensemble.model_keys(), ensemble.diverged()
-    return {
-        "versions": {name: version(name) for name in VERSIONED} | {"python": platform.python_version()},
-        "platform": f"{platform.system()} {platform.machine()}",
-        "sources": list(recipe_sources(config.recipe)),
-        "seeds": {"recipe": config.recipe.seed, "grouping": config.grouping.model_dump(include={"key", "seed"})},
-        "data": {
-            "name": federation.name,
-            "digest": federation.digest(),
-            "clients": federation.num_clients,
-            "examples": len(federation.labels),
-            "test_inputs": len(federation.test_labels),
-            "input_shape": list(federation.input_shape),
-            "input_dtype": federation.input_dtype,
-            "labels": federation.num_labels,
-        },
-        "guarantee": guarantee.model_dump(mode="json"),
-        "groups": [
-            {
-                "clients": int(size),
-                "model": keys.get(group),
-                "failure": ensemble.failures.get(group),
-                "finite": group not in diverged,
-                "substitute": _substitute(config.recipe.of_group(group), int(size)),
-            }
-            for group, size in enumerate(ensemble.grouping.sizes)
-        ],
-    }
-
-
-def _substitute(recipe: Recipe, num_clients: int) -> str | None:
-    """The rule that acts in place of a group's own where the group is too small for it."""
-    if num_clients == 0:
-        return None
-    return substitute(build(recipe.aggregator), num_participants(num_clients, recipe.participation))
-
-
-def _group_ids(grouping: Grouping, federation: Federation) -> list[list[str]]:
-    return [[federation.ids[client] for client in members] for members in grouping.members]
-
-
 def _refuse_without_models(ensemble: Ensemble) -> None:
     if not ensemble.model_keys():
         group, reason = next(iter(ensemble.failures.items()))
@@ -234,7 +143,7 @@ def open_ensemble(run_directory: RunDirectory) -> Ensemble:
     data, groups, rounds = manifest["data"], manifest["groups"], config.recipe.rounds
     group_of = {entry["model"]: group for group, entry in enumerate(groups) if entry["model"]}
     return Ensemble(
-        grouping=Grouping(config.grouping.kind, data["clients"], ()),
+        grouping=Grouping(config.grouping.kind, data["clients"], run_directory.members()),
         recipe=config.recipe,
         input_shape=tuple(data["input_shape"]),
         input_dtype=data["input_dtype"],

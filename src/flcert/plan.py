@@ -94,6 +94,15 @@ def plan_sampled(sizes: Sizes) -> Plan:
     return Plan(rounds, sizes.bytes_of(rounds), models, int(certificate.levels[0]), can_certify)
 
 
+def plan_spread(sizes: Sizes, copies: int) -> Plan:
+    """Finite aggregation: each client is in d groups, and takes part in d beta_e T_e rounds."""
+    check_range("num_groups", sizes.num_groups, 1, sizes.num_clients, "num_clients")
+    check_range("copies", copies, 1, sizes.num_groups, "num_groups")
+    rounds = copies * sizes.participation * sizes.rounds
+    level = (sizes.num_groups // 2) // copies  # a client that is in d groups moves a unanimous vote by 2 d
+    return Plan(rounds, sizes.bytes_of(rounds), float(copies), level, can_certify=True)
+
+
 def plan_single(sizes: Sizes, rounds: int, beta: float) -> Plan:
     """The single global model: beta T rounds a client, and nothing certified against one malicious client."""
     check_range("single_rounds", rounds, 1, 2**40)

@@ -10,6 +10,7 @@ certificate.npz/.csv label, level and abstention of each test input
 curve.csv            certified accuracy for every m
 rounds.csv           the same along the rounds, where the recipe asks for it
 summary.json         the figures in short
+runoff.npz           how the models rank the labels, where a run-off was asked for
 samples.json         some test inputs with their votes, for the report
 figures/, report.html
 """
@@ -29,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
-from flcert.certify.result import Certificate
+from flcert.certify import Certificate, Tally
 from flcert.config import Config, parse_config
 from flcert.errors import InputError, IntegrityError, RunError
 from flcert.files import read_json, writable_directory, write_atomic, write_json
@@ -128,7 +129,7 @@ class RunDirectory:
         run = cls(writable_directory(path))
         recorded = path / "config.json"
         if recorded.exists():
-            if read_json(recorded) != config.canonical():
+            if parse_config(read_json(recorded)) != config:
                 raise InputError(f"{path} holds a run of another configuration; give another directory")
         elif any(path.iterdir()):
             raise InputError(f"{path} is not empty and not a run; give another directory")
@@ -210,6 +211,15 @@ class RunDirectory:
             raise complaint(failure, f"{self.path / name} is damaged: {key or 'it'}") from None
         return values
 
+    def members(self) -> tuple[NDArray[np.int64], ...]:
+        """For each group the positions of its clients, in the order in which groups.json first names them."""
+        groups = read_json(self.path / "groups.json")
+        if not (isinstance(groups, list) and all(isinstance(group, list) for group in groups)):
+            raise InputError(f"{self.path / 'groups.json'} must hold a list of user ids for each group")
+        position: dict[str, int] = {}
+        numbered = [[position.setdefault(str(user), len(position)) for user in group] for group in groups]
+        return tuple(np.array(group, dtype=np.int64) for group in numbered)
+
     def array(self, name: str) -> NDArray[np.generic]:
         """An npy file of the run, by its name without the ending."""
         return load_npy(self.path / f"{name}.npy")
@@ -229,17 +239,42 @@ class RunDirectory:
         table = ((position, *row) for position, row in enumerate(rows))
         self.write_csv("certificate", ("input", "truth", "label", "level", "abstained"), table)
 
+    def write_tally(self, counted: Tally) -> None:
+        """Write runoff.npz."""
+        buffer = io.BytesIO()
+        arrays = {"votes": counted.votes, "first_wins": counted.first_wins, "second_wins": counted.second_wins}
+        small = {name: array.astype(np.int32) for name, array in arrays.items()}
+        np.savez_compressed(buffer, num_groups=np.array(counted.num_groups), **small)  # type: ignore[arg-type]
+        write_atomic(self.path / "runoff.npz", buffer.getvalue())
+
+    def tally(self) -> Tally | None:
+        """What ``write_tally`` wrote, if the run has it."""
+        if not (self.path / "runoff.npz").exists():
+            return None
+        data = self.manifest()["data"]
+        shape = (data["test_inputs"], data["labels"])
+        names = ("votes", "first_wins", "second_wins", "num_groups")
+        *arrays, number = self._arrays("runoff.npz", names)
+        if any(array.shape != shape for array in arrays):
+            raise InputError(f"{self.path / 'runoff.npz'} must hold tables of shape {shape}, got {arrays[0].shape}")
+        votes, first, second = (array.astype(np.int64) for array in arrays)
+        return Tally(votes, first, second, int(number))
+
+    def _arrays(self, name: str, names: tuple[str, ...]) -> list[NDArray[np.generic]]:
+        file = self.path / name
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                return [arrays[one] for one in names]
+        except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, BadZipFile) as error:
+            raise InputError(f"cannot read {file}: {error}") from None
+
     def certificate(self) -> Certificate:
         """What ``write_certificate`` wrote."""
         file, expected = self.path / "certificate.npz", (self.manifest()["data"]["test_inputs"],)
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                found = [arrays[name] for name in ("labels", "levels", "abstained")]
-        except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, BadZipFile) as error:
-            raise InputError(f"cannot read {file}: {error}") from None
+        found = self._arrays(file.name, ("labels", "levels", "abstained"))
         if any(array.shape != expected for array in found):
             raise InputError(f"{file} must hold {expected[0]} labels and levels, got shape {found[0].shape}")
-        return Certificate(*found)
+        return Certificate(*found)  # type: ignore[arg-type]
 
     def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Write a CSV file."""

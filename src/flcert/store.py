@@ -57,6 +57,12 @@ class Store:
         writable_directory(self.path(key).parent)
         write_atomic(self.path(key), pack(arrays, key))
 
+    def delete(self, key: str) -> bool:
+        """Delete the entry of this key; whether there was one."""
+        there = self.path(key).exists()
+        self.path(key).unlink(missing_ok=True)
+        return there
+
     def entries(self) -> Iterator[Path]:
         """All files in the store."""
         return (self.directory / "store").glob("*/*.safetensors")

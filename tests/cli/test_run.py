@@ -185,7 +185,7 @@ MISTAKES = [
     (("--attack", "zero", "--set", "attack.malicious=[]"), "must be a number from 1 or a list of user ids, got []"),
     (("--set", "recipe.model=builtins:dict"), "must be a torch.nn.Module, got dict"),
     (("--set", "recipe=3"), "recipe must be a table, got 3"),
-    (("--set", "recipe.model.options.hidden=[-2]"), "model 'mlp' raised RuntimeError"),
+    (("--set", "recipe.model.options.hidden=[-2]"), "option 'hidden.0' of model 'mlp' must be greater than 0, got -2"),
     (("--cache", "SETTINGS"), "cannot be written"),
     (("--grouping", "sampled", "--group-size", 2, "--set", "recipe.seeds=per-group"), "must all train alike"),
     (("--set", "recipe.ronds=3"), "unknown setting 'recipe.ronds'; did you mean 'recipe.rounds'?"),

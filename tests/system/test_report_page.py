@@ -127,7 +127,7 @@ def test_text_is_shown_as_words_and_features_as_numbers(tmp_path):
     options = {"vocabulary": vocabulary, "num_words": 9, "context": 4, "min_examples": 3, "num_root": 0}
     federation = load("reddit", path=lines, test_share=0.3, **options)
     counts = np.eye(9, dtype=int)[federation.test_labels] * 3
-    samples = chosen_samples(federation, disjoint(counts), counts)
+    samples = chosen_samples(federation.subject, disjoint(counts), counts)
     assert samples["kind"] == "text"
     words = set(tinydata.VOCABULARY)
     for one in samples["inputs"]:
@@ -136,7 +136,7 @@ def test_text_is_shown_as_words_and_features_as_numbers(tmp_path):
     rows = np.array([[0.5, -1.25], [3.0, 2.0]], dtype=np.float32)
     plain = Federation.build("plain", {"ann": (rows, np.array([0, 1]))}, (rows, np.array([0, 1])))
     votes = np.array([[3, 0], [0, 2]])
-    samples = chosen_samples(plain, disjoint(votes), votes)
+    samples = chosen_samples(plain.subject, disjoint(votes), votes)
     assert samples["kind"] == "features"
     assert sorted(one["shown"] for one in samples["inputs"]) == [[0.5, -1.25], [3.0, 2.0]]
     assert json.dumps(samples)

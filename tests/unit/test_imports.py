@@ -14,14 +14,17 @@ LAYERS = [
     {"errors"},
     {"certify", "seeding", "isolation", "files", "presets"},
     {"grouping", "voting", "registry", "tables"},
+    {"ballots"},
     {"datasets", "models", "aggregators", "attacks", "guarantee"},
     {"store", "engines"},
     {"training"},
     {"evaluation"},
     {"config", "plan"},
-    {"rundir", "baselines", "backdoors"},
+    {"rundir", "baselines", "backdoors", "further"},
     {"report", "experiments"},
+    {"conclusion"},
     {"pipeline"},
+    {"forgetting"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

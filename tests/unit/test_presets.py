@@ -39,6 +39,7 @@ def test_models_and_clipping_of_the_paper():
     assert {name: model.name for name, model in models.items()} == {
         "digits": "mlp",
         "mnist-0.1": "cnn",
+        "mnist-0.1-augmented": "cnn",
         "mnist-0.5": "cnn",
         "fashion-mnist": "cnn",
         "cifar10": "resnet20",

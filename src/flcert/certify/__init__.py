@@ -6,11 +6,12 @@ from flcert.certify.disjoint import disjoint
 from flcert.certify.enumerated import enumerated
 from flcert.certify.overlapping import overlapping
 from flcert.certify.result import Certificate
-from flcert.certify.runoff import ranked, runoff
+from flcert.certify.runoff import Tally, ranked, runoff, tally
 from flcert.certify.sampled import sampled
 
 __all__ = [
     "Certificate",
+    "Tally",
     "certified_accuracy",
     "certified_share",
     "collective",
@@ -20,4 +21,5 @@ __all__ = [
     "ranked",
     "runoff",
     "sampled",
+    "tally",
 ]

@@ -1,6 +1,7 @@
 """Run-off election among disjoint groups (Rezaei et al., ICML 2023): two rounds, and a certificate from both."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,36 @@ def ranked(scores: NDArray[np.floating]) -> NDArray[np.uint16]:
     return places
 
 
-def runoff(ranks: Sequence[NDArray[np.integer]], *, num_failed: int = 0) -> Certificate:
+@dataclass(frozen=True)
+class Tally:
+    """All that a run-off needs to know of the groups' orders.
+
+    Args:
+        votes: how many groups put each label first, (inputs x labels).
+        first_wins: how many groups rank the leader of round one above each label, (inputs x labels).
+        second_wins: the same for the runner-up.
+        num_groups: groups that took part.
+    """
+
+    votes: IntArray
+    first_wins: IntArray
+    second_wins: IntArray
+    num_groups: int
+
+
+def tally(ranks: Sequence[NDArray[np.integer]]) -> Tally:
+    """Count for each group that has a model its (inputs x labels) places, as ``ranked`` gives them."""
+    tables = [np.asarray(table) for table in ranks]
+    shapes = {table.shape for table in tables}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 2 or min(next(iter(shapes))) == 0:
+        raise InputError(f"ranks must be one (inputs x labels) table for each group, got shapes {sorted(shapes)}")
+    votes = np.zeros(tables[0].shape, dtype=np.int64)
+    for table in tables:
+        votes += table == 0
+    return Tally(votes, *_wins(tables, _finalists(votes)), len(tables))
+
+
+def runoff(counted: Tally, *, num_failed: int = 0) -> Certificate:
     """Certify a run-off: the two labels with most votes go on, and each group then votes for the one it ranks higher.
 
     Ties go to the smaller index in both rounds. Let p win against the other finalist s, with v the votes of round one,
@@ -39,30 +69,25 @@ def runoff(ranks: Sequence[NDArray[np.integer]], *, num_failed: int = 0) -> Cert
     The level is min(R1, R2) - 1. The label can differ from that of the plain vote.
 
     Args:
-        ranks: for each group that has a model its (inputs x labels) places, as ``ranked`` gives them.
+        counted: the groups' orders.
         num_failed: groups with clients that have no model; each counts as a group that turned against p.
 
     Returns:
         The certificate. An input abstains where the failed groups alone could have changed its label.
 
     >>> places = [np.array([[0, 1, 2]]), np.array([[0, 1, 2]]), np.array([[1, 0, 2]])]
-    >>> runoff(places).labels, runoff(places).levels
+    >>> runoff(tally(places)).labels, runoff(tally(places)).levels
     (array([0]), array([0]))
     """
-    tables = [np.asarray(table) for table in ranks]
-    shapes = {table.shape for table in tables}
-    if len(shapes) != 1 or len(next(iter(shapes))) != 2 or min(next(iter(shapes))) == 0:
-        raise InputError(f"ranks must be one (inputs x labels) table for each group, got shapes {sorted(shapes)}")
     if num_failed < 0:
         raise InputError(f"num_failed must be at least 0, got {num_failed}")
-    votes = sum((table == 0).astype(np.int64) for table in tables)
-    finalists = _finalists(votes)
-    wins = _wins(tables, finalists)
-    rows = np.arange(len(votes))
-    first_wins = 2 * wins[0][rows, finalists[1]] - len(tables) + (finalists[1] > finalists[0]) > 0
-    winner, other = (np.where(first_wins, a, b) for a, b in (finalists, finalists[::-1]))
-    above = np.where(first_wins[:, None], wins[0], wins[1])
-    needed = np.minimum(_round_one(votes, winner), _round_two(votes, winner, other, above, len(tables)))
+    votes, groups = counted.votes, counted.num_groups
+    first, second = _finalists(votes)
+    supporters = np.take_along_axis(counted.first_wins, second[:, None], axis=1)[:, 0]
+    first_wins = 2 * supporters - groups + (second > first) > 0
+    winner, other = np.where(first_wins, first, second), np.where(first_wins, second, first)
+    above = np.where(first_wins[:, None], counted.first_wins, counted.second_wins)
+    needed = np.minimum(_round_one(votes, winner), _round_two(votes, winner, other, above, groups))
     return Certificate.build(winner, needed - 1 - num_failed)
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from flcert.cli.options import Json
 from flcert.errors import InputError, IntegrityError
 from flcert.files import write_atomic
+from flcert.guarantee import Further
 from flcert.tables import Rows, read_counts, read_labels, read_votes
 
 if TYPE_CHECKING:
@@ -31,6 +33,12 @@ def certify(
     selection: Annotated[
         str | None, typer.Option(help="safe, or paper for Algorithm 1 to the letter.", show_default="safe")
     ] = None,
+    tails: Annotated[
+        str | None, typer.Option(help="Bounds of sampled groups: one, both, or the best.", show_default="one")
+    ] = None,
+    also: Annotated[
+        Further | None, typer.Option(help="Another certificate of a run: overlapping, runoff or collective.")
+    ] = None,
     failed: Annotated[int | None, typer.Option(help="Groups with clients whose vote is missing.")] = None,
     counts: Annotated[bool, typer.Option("--counts", help="The table holds counts, inputs x labels.")] = False,
     rows: Annotated[
@@ -49,13 +57,18 @@ def certify(
 
     Example: `flcert certify votes.npy --kind sampled --clients 1000 --group-size 2`
     """
-    proof = {"alpha": alpha, "selection": selection}
+    proof = {"alpha": alpha, "selection": selection, "tails": tails}
     table = {"kind": kind, "num_clients": clients, "group_size": group_size, "num_failed": failed}
     given = {name: value for name, value in {**table, **proof}.items() if value is not None}
+    if also == "collective":
+        _print_collective(path, json_)
+        return
     if path.is_dir():
         _refuse_table_options(given, {"rows": rows, "truth": truth, "counts": counts or None})
-        certificate, guarantee, labels = _of_run(path, given)
+        certificate, guarantee, labels = _of_run(path, given, also)
     else:
+        if also:
+            raise InputError("--also goes with a run directory, which knows the groups and their models")
         certificate, guarantee = _of_table(path, given, counts, rows)
         labels = read_labels(truth) if truth else None
     if out is not None:
@@ -63,16 +76,21 @@ def certify(
     _print(certificate, guarantee, labels, json_)
 
 
-def _of_run(path: Path, given: dict[str, Any]) -> "tuple[Certificate, Guarantee, Any]":
+def _of_run(path: Path, given: dict[str, Any], also: "Further | None") -> "tuple[Certificate, Guarantee, Any]":
+    """The certificate of a run's votes, checked against the recorded one; or a further one, if asked for."""
     import numpy as np
 
-    from flcert import voting
+    from flcert.ballots import Ballots
+    from flcert.further import further_certificate
     from flcert.rundir import RunDirectory
 
     directory = RunDirectory.open(path)
     manifest = directory.manifest()
     guarantee = _guarantee({**manifest["guarantee"], **given})
-    certificate = guarantee.certify(voting.count(directory.array("votes"), manifest["data"]["labels"]))
+    ballots = Ballots.cast(directory.array("votes"), manifest["data"]["labels"], directory.members())
+    certificate = guarantee.certify(ballots)
+    if also:
+        return further_certificate(also, ballots, guarantee, directory.tally()), guarantee, directory.truth()
     if not given:
         recorded = directory.certificate()
         for name in ("labels", "levels", "abstained"):
@@ -82,16 +100,16 @@ def _of_run(path: Path, given: dict[str, Any]) -> "tuple[Certificate, Guarantee,
 
 
 def _of_table(path: Path, given: dict[str, Any], counts: bool, rows: Rows | None) -> "tuple[Certificate, Guarantee]":
-    from flcert import voting
+    from flcert.ballots import Ballots
 
-    for option in ("alpha", "selection", "group_size"):
+    for option in ("alpha", "selection", "tails", "group_size"):
         if option in given and given.get("kind", "disjoint") == "disjoint":
             raise InputError(f"{option} has no meaning for disjoint groups; it goes with --kind sampled or enumerated")
     if counts:
         if rows:
             raise InputError("--rows goes with a table of votes, not with --counts (its rows are inputs)")
         guarantee = _guarantee(given)
-        return guarantee.certify(read_counts(path)), guarantee
+        return guarantee.certify(Ballots(read_counts(path))), guarantee
     if given.get("kind") == "sampled" and given.get("num_failed"):
         raise InputError(
             "for sampled groups a failed group is a row of the table without votes; --failed goes with --counts"
@@ -99,7 +117,31 @@ def _of_table(path: Path, given: dict[str, Any], counts: bool, rows: Rows | None
     votes = read_votes(path, rows)
     guarantee = _guarantee({**given, "num_groups": len(votes)})
     typer.echo(f"{path}: {votes.shape[0]:,} groups x {votes.shape[1]:,} inputs", err=True)
-    return guarantee.certify(voting.count(votes)), guarantee
+    return guarantee.certify(Ballots.cast(votes)), guarantee
+
+
+def _print_collective(path: Path, as_json: bool) -> None:
+    """How many inputs stay right when so many clients attack the whole test set of a run at once."""
+    from flcert.ballots import Ballots
+    from flcert.certify import certified_accuracy
+    from flcert.cli.options import progress_bars
+    from flcert.cli.render import collective_table, output
+    from flcert.further import check_further, collective_curve
+    from flcert.report.points import chosen_levels
+    from flcert.rundir import RunDirectory
+
+    directory = RunDirectory.open(path)
+    guarantee, truth = directory.guarantee(), directory.truth()
+    check_further(["collective"], guarantee.kind)
+    ballots = Ballots.cast(directory.array("votes"), directory.manifest()["data"]["labels"])
+    curve = certified_accuracy(guarantee.certify(ballots), truth)
+    with progress_bars(as_json) as bars:
+        report = partial(bars, "collective")
+        kept = collective_curve(ballots, truth, chosen_levels(curve), guarantee.num_failed, report)
+    if as_json:
+        typer.echo(json.dumps({"inputs": len(truth), "stay_right": kept}))
+    else:
+        output().print(collective_table(kept, curve, len(truth)))
 
 
 def _guarantee(values: dict[str, Any]) -> "Guarantee":
@@ -117,7 +159,7 @@ def _guarantee(values: dict[str, Any]) -> "Guarantee":
 def _refuse_table_options(given: dict[str, Any], others: dict[str, Any]) -> None:
     """A run directory brings its own clients, groups and labels."""
     for name in (*given, *(key for key, value in others.items() if value is not None)):
-        if name not in ("alpha", "selection"):
+        if name not in ("alpha", "selection", "tails"):
             raise InputError(f"{name} comes from the run directory and cannot be given; give a vote table instead")
 
 

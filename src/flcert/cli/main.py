@@ -11,6 +11,7 @@ from rich.text import Text
 from flcert import __version__
 from flcert.cli.certify import certify
 from flcert.cli.data import data
+from flcert.cli.forget import forget
 from flcert.cli.plan import plan
 from flcert.cli.predict import predict
 from flcert.cli.presets import presets
@@ -35,6 +36,7 @@ app.command()(predict)
 app.command()(report)
 app.command()(reproduce)
 app.command()(plan)
+app.command()(forget)
 app.add_typer(presets, name="presets")
 app.add_typer(store, name="store")
 app.add_typer(data, name="data")

@@ -35,6 +35,8 @@ EXIT_INTERRUPTED = 130
 STAGES = {
     "train": "training groups",
     "vote": "voting",
+    "rank": "ranking labels",
+    "collective": "whole test set",
     "attacked train": "attacked groups",
     "attacked vote": "their votes",
 }

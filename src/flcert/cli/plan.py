@@ -24,6 +24,7 @@ def plan(
     parameters: Annotated[
         int | None, typer.Option(help="Parameters of the model, for the bytes.", show_default="the preset's")
     ] = None,
+    copies: Annotated[int | None, typer.Option(help="Show finite aggregation with so many groups a client.")] = None,
     inputs: Annotated[int, typer.Option(help="Test inputs D that share alpha.")] = 10_000,
     alpha: Annotated[float, typer.Option(help="Failure probability of FLCert-P.")] = 0.001,
     selection: Annotated[str, typer.Option(help="safe, or paper for Algorithm 1 to the letter.")] = "safe",
@@ -56,6 +57,8 @@ def plan(
     plans = {"FLCert-P": library.plan_sampled(sizes)}
     if sizes.num_groups <= sizes.num_clients:
         plans = {"FLCert-D": library.plan_disjoint(sizes), **plans}
+    if copies is not None:
+        plans[f"spread, {copies} groups a client"] = library.plan_spread(sizes, copies)
     single = single_rounds if single_rounds is not None else 5 * sizes.rounds
     plans["single global model"] = library.plan_single(sizes, single, beta)
     empty, needed = library.expected_empty_groups(sizes), library.groups_needed(sizes)

@@ -28,7 +28,7 @@ def predict(
 
     Example: `flcert predict runs/first inputs.npy`
     """
-    from flcert import voting
+    from flcert.ballots import Ballots
     from flcert.pipeline import open_ensemble
     from flcert.rundir import RunDirectory
     from flcert.tables import read_inputs
@@ -36,22 +36,21 @@ def predict(
     sys.path.insert(0, str(modules.resolve()))
     directory = RunDirectory.open(run)
     ensemble = open_ensemble(directory)
-    counts = voting.count(ensemble.votes(read_inputs(inputs)), ensemble.num_labels)
+    ballots = Ballots.cast(ensemble.votes(read_inputs(inputs)), ensemble.num_labels, ensemble.grouping.members)
     guarantee = directory.guarantee()
-    certificate = guarantee.certify(counts)
-    labels = guarantee.predict(counts)
+    certificate, labels = guarantee.certify(ballots), guarantee.predict(ballots)
     if json_:
         result = {
             "labels": labels.tolist(),
             "levels": certificate.levels.tolist(),
             "abstained": certificate.abstained.tolist(),
-            "votes": list(_votes(counts)),
+            "votes": list(_votes(ballots.counts)),
         }
         typer.echo(json.dumps(result))
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("input", "label", "level", "abstained", "votes"))
-    for position, votes in enumerate(_votes(counts)):
+    for position, votes in enumerate(_votes(ballots.counts)):
         level, abstained = certificate.levels[position], int(certificate.abstained[position])
         tally = " ".join(f"{label}:{number}" for label, number in votes.items())
         writer.writerow((position, labels[position], level, abstained, tally))

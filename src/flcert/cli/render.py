@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flcert.report.points import chosen_levels
+from flcert.report.points import chosen_levels, telling_level
 
 if TYPE_CHECKING:
     from flcert.training import Ensemble
@@ -26,6 +26,29 @@ def curve_table(curve: NDArray[np.float64], num_inputs: int, accuracy: float | N
         cells = [f"{m:,}", f"{curve[m]:.1%}", f"{round(curve[m] * num_inputs):,} of {num_inputs:,}"]
         table.add_row(*cells, *([] if accuracy is None else [f"{accuracy:.1%}"]))
     return table
+
+
+def collective_table(kept: dict[str, int], curve: NDArray[np.float64], num_inputs: int) -> Table:
+    """Inputs that stay right under one attack on all of them, beside certified accuracy."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("malicious clients m", "certified accuracy", "whole test set at once"):
+        table.add_column(heading, justify="right")
+    for level, inputs in kept.items():
+        m = int(level)
+        own = curve[m] if m < len(curve) else 0.0
+        table.add_row(f"{m:,}", f"{own:.1%}", f"{inputs / num_inputs:.1%}")
+    return table
+
+
+def further_sentence(kind: str, figures: dict[str, Any], curve: NDArray[np.float64], num_inputs: int) -> str:
+    """What a further certificate says at the m that tells most about the first one."""
+    m = telling_level(curve)
+    if kind == "collective":
+        share = figures["inputs"].get(str(m), 0) / num_inputs
+        return f"Attacking the whole test set at once, {m:,} clients leave at least {share:.1%} right."
+    other = figures["certified_accuracy"]
+    share = other[m] if m < len(other) else 0.0
+    return f"Certificate {kind!r}: {share:.1%} at m = {m:,} (instead of {curve[m]:.1%})."
 
 
 def groups_sentence(ensemble: "Ensemble") -> str:

@@ -28,7 +28,8 @@ def run(
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients n (data.options.num_clients).")] = None,
     grouping: Annotated[
-        str | None, typer.Option(help="hashed (FLCert-D), sampled or enumerated (FLCert-P) (grouping.kind).")
+        str | None,
+        typer.Option(help="hashed (FLCert-D), sampled or enumerated (FLCert-P), or spread (grouping.kind)."),
     ] = None,
     groups: Annotated[int | None, typer.Option(help="Number of groups N (grouping.num_groups).")] = None,
     group_size: Annotated[int | None, typer.Option(help="Clients in a group k (grouping.group_size).")] = None,
@@ -36,6 +37,10 @@ def run(
     alpha: Annotated[float | None, typer.Option(help="Failure probability of sampled groups.")] = None,
     baseline: Annotated[
         str | None, typer.Option(help="One model in place of the groups: single (global model) or crfl.")
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="One more certificate: overlapping, runoff or collective; repeatable (certificate.also)."),
     ] = None,
     attack: Annotated[str | None, typer.Option(help="Simulate an attack as well (attack.name).")] = None,
     malicious: Annotated[int | None, typer.Option(help="Malicious clients of that attack (attack.malicious).")] = None,
@@ -71,6 +76,7 @@ def run(
         "certificate.alpha": alpha,
         "attack.name": attack,
         "attack.malicious": malicious,
+        "certificate.also": json.dumps(also) if also else None,
     }
     given = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
     sys.path[:0] = [str(place.resolve()) for place in (config.parent if config else Path(), Path())]  # users' modules
@@ -95,7 +101,7 @@ def _warn(ensemble: "Ensemble") -> None:
 
 
 def _print(result: "RunResult", *, as_json: bool) -> None:
-    from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output
+    from flcert.cli.render import attack_sentence, curve_table, further_sentence, groups_sentence, output
     from flcert.report.points import proof_sentence
 
     ensemble = result.ensemble
@@ -109,6 +115,8 @@ def _print(result: "RunResult", *, as_json: bool) -> None:
     console.print(f"{groups_sentence(ensemble)}\n")
     console.print(curve_table(curve, inputs, result.summary["accuracy"], "certified accuracy"))
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
+    for kind, figures in result.summary.get("also", {}).items():
+        console.print(f"\n{further_sentence(kind, figures, curve, inputs)}")
     if result.attacked:
         console.print(f"\n{attack_sentence(result.summary['attack'], result.attacked.trained)}")
     console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)

@@ -2,15 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert.errors import InputError
+from flcert.datasets.subject import Subject
+from flcert.errors import InputError, unknown_name
 
 Examples = tuple[NDArray[np.generic], NDArray[np.int64]]
 
@@ -107,6 +108,41 @@ class Federation:
     def num_clients(self) -> int:
         """The number of clients n."""
         return len(self.ids)
+
+    @property
+    def subject(self) -> Subject:
+        """What a run on this federation is about."""
+        return Subject(
+            name=self.name,
+            digest=self.digest(),
+            ids=self.ids,
+            test_inputs=self.test_inputs,
+            test_labels=self.test_labels,
+            num_labels=self.num_labels,
+            num_examples=len(self.labels),
+            label_names=self.label_names,
+            image_shape=self.image_shape,
+        )
+
+    def without(self, forgotten: Collection[str]) -> "Federation":
+        """The federation as if these clients had never been there."""
+        for user in forgotten:
+            if user not in self.ids:
+                raise unknown_name("client", user, self.ids)
+        if not forgotten:
+            return self
+        kept = [position for position, user in enumerate(self.ids) if user not in forgotten]
+        if not kept:
+            raise InputError(f"at least one of the {self.num_clients} clients must be left")
+        sizes = np.diff(self.offsets)
+        rows = np.repeat(np.isin(np.arange(self.num_clients), kept), sizes)
+        return replace(
+            self,
+            ids=tuple(self.ids[position] for position in kept),
+            inputs=self.inputs[rows],
+            labels=self.labels[rows],
+            offsets=np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
+        )
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert import attacks, baselines, datasets, voting
+from flcert import attacks, baselines, datasets
 from flcert.attacks import AttackPlan
+from flcert.ballots import Ballots
 from flcert.certify import certified_accuracy
-from flcert.certify.result import Counts
 from flcert.config import Config, Hashed, Sampled
 from flcert.datasets import Federation
 from flcert.engines import Engine, Workers
@@ -86,27 +86,31 @@ class Lab:
         self.reused += ensemble.reused
         return ensemble
 
-    def counts(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Counts:
-        """Votes on the test inputs, counted; stamped with a trigger, or after fewer rounds, if asked for."""
+    def ballots(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Ballots:
+        """Votes on the test inputs; stamped with a trigger, or after fewer rounds, if asked for."""
         after = rounds or ensemble.recipe.rounds
         votes = votes_on_test_set(self.workers, ensemble, after, self.store, self.progress, trigger)
-        return voting.count(votes, ensemble.num_labels)
+        return Ballots.cast(votes, ensemble.num_labels, ensemble.grouping.members)
 
     def guarantee(self, ensemble: Ensemble) -> Guarantee:
         """Which theorem applies."""
         proof = self.config.certificate
         return Guarantee.of(
-            ensemble.grouping, num_failed=len(ensemble.failures), alpha=proof.alpha, selection=proof.selection
+            ensemble.grouping,
+            num_failed=len(ensemble.failures),
+            alpha=proof.alpha,
+            selection=proof.selection,
+            tails=proof.tails,
         )
 
     def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
         """CA@m for every m."""
-        counts = self.counts(ensemble, trigger, rounds)
-        return certified_accuracy(self.guarantee(ensemble).certify(counts), self.truth)
+        ballots = self.ballots(ensemble, trigger, rounds)
+        return certified_accuracy(self.guarantee(ensemble).certify(ballots), self.truth)
 
     def labels(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> NDArray[np.int64]:
         """What the ensemble predicts for the test inputs."""
-        return self.guarantee(ensemble).predict(self.counts(ensemble, trigger, rounds))
+        return self.guarantee(ensemble).predict(self.ballots(ensemble, trigger, rounds))
 
     def plan(self, attack: Choice, malicious: int) -> AttackPlan | None:
         """An attack by this many clients; None for none."""

@@ -1,5 +1,6 @@
 """Where things are in the page's own chart of certified accuracy, which its slider moves in."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flcert.report.points import Curve, last_level
@@ -16,16 +17,35 @@ class Tick:
 
 
 @dataclass(frozen=True)
+class Other:
+    """The curve of a further certificate.
+
+    Args:
+        name: of it.
+        values: m and the share of inputs, for some m or for all.
+    """
+
+    name: str
+    values: Sequence[tuple[int, float]]
+
+    def at(self, m: int) -> float:
+        """The share at m; zero past the end."""
+        return dict(self.values).get(m, 0.0)
+
+
+@dataclass(frozen=True)
 class Chart:
     """Coordinates of the curve and the grid, in the units of the picture.
 
     Args:
         curve: CA@m at index m.
         value: accuracy without attack.
+        others: curves of further certificates.
     """
 
     curve: Curve
     value: float
+    others: Sequence[Other] = ()
 
     left, top, width, height = BOX["left"], BOX["top"], BOX["width"], BOX["height"]
     box = BOX
@@ -44,6 +64,11 @@ class Chart:
                 corners.append((self._across(m), self._height(self.curve[m - 1])))
             corners.append((self._across(m), self._height(share)))
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+
+    def line(self, other: Other) -> str:
+        """A further curve, from point to point within the picture."""
+        shown = [(m, share) for m, share in other.values if m < len(self.curve)]
+        return " ".join(f"{self._across(m):.1f},{self._height(share):.1f}" for m, share in shown)
 
     @property
     def shares(self) -> list[Tick]:

@@ -7,43 +7,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.certify.result import Certificate, Counts
-from flcert.datasets import Federation
+from flcert.datasets.subject import Subject
 
 MOST_INPUTS = 200
 MOST_VOTES = 10  # labels listed for an input
 
 
-def chosen_samples(federation: Federation, certificate: Certificate, counts: Counts) -> dict[str, Any]:
+def chosen_samples(subject: Subject, certificate: Certificate, counts: Counts) -> dict[str, Any]:
     """Up to 200 test inputs from the lowest level to the highest, as ``rundir.Samples`` wants them."""
     order = np.lexsort((np.arange(len(certificate)), certificate.levels, ~certificate.abstained))
     picks = np.linspace(0, len(order) - 1, min(MOST_INPUTS, len(order))).round().astype(np.int64)
-    inputs = [_sample(federation, certificate, counts, int(position)) for position in order[picks]]
+    inputs = [_sample(subject, certificate, counts, int(position)) for position in order[picks]]
     labels = {label for one in inputs for label in (one["truth"], one["label"], *dict(one["votes"]))}
-    names = federation.label_names
+    names = subject.label_names
     return {
-        "kind": kind_of(federation),
-        "shape": list(federation.image_shape or federation.input_shape),
+        "kind": kind_of(subject),
+        "shape": list(subject.image_shape or subject.input_shape),
         "names": {str(label): names[label] for label in sorted(labels)} if names else {},
         "inputs": inputs,
     }
 
 
-def kind_of(federation: Federation) -> str:
+def kind_of(subject: Subject) -> str:
     """Whether an input is a picture, a text or a list of features."""
-    if federation.image_shape:
+    if subject.image_shape:
         return "image"
-    return "text" if federation.input_dtype == "int64" and federation.label_names else "features"
+    return "text" if subject.input_dtype == "int64" and subject.label_names else "features"
 
 
-def _sample(federation: Federation, certificate: Certificate, counts: Counts, position: int) -> dict[str, Any]:
+def _sample(subject: Subject, certificate: Certificate, counts: Counts, position: int) -> dict[str, Any]:
     return {
         "position": position,
-        "truth": int(federation.test_labels[position]),
+        "truth": int(subject.test_labels[position]),
         "label": int(certificate.labels[position]),
         "level": int(certificate.levels[position]),
         "abstained": bool(certificate.abstained[position]),
         "votes": most_votes(counts, position),
-        "shown": _shown(federation, federation.test_inputs[position]),
+        "shown": _shown(subject, subject.test_inputs[position]),
     }
 
 
@@ -55,11 +55,11 @@ def most_votes(counts: Counts, position: int) -> list[tuple[int, int]]:
     return [(int(label), int(dense[label])) for label in order if dense[label]]
 
 
-def _shown(federation: Federation, values: NDArray[np.generic]) -> str | list[float]:
-    kind = kind_of(federation)
+def _shown(subject: Subject, values: NDArray[np.generic]) -> str | list[float]:
+    kind = kind_of(subject)
     if kind == "image":
         pixels = np.clip(values.astype(np.float64), 0, 1) * 255
         return base64.b64encode(pixels.round().astype(np.uint8).tobytes()).decode()
     if kind == "text":
-        return " ".join(federation.label_names[int(token)] for token in values if token)
+        return " ".join(subject.label_names[int(token)] for token in values if token)
     return [float(f"{value:.4g}") for value in values.reshape(-1)]

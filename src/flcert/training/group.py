@@ -86,8 +86,8 @@ def group_key(federation: Federation, task: GroupTask, client_digests: dict[int,
 
 def recipe_sources(recipe: Recipe, attack: AttackPlan | None = None) -> tuple[str, ...]:
     """Digests of the user's own modules that a recipe and an attack name; empty for what comes with flcert."""
-    choices = [recipe.model, recipe.aggregator, *([attack.choice] if attack else [])]
-    return tuple(choice_sources(choice) for choice in choices)
+    choices = [recipe.model, recipe.aggregator, recipe.augmentation, attack.choice if attack else None]
+    return tuple(choice_sources(choice) for choice in choices if choice)
 
 
 def _client(federation: Federation, position: int, attacker: Attacker | None) -> Client:

@@ -1,5 +1,6 @@
 """One client's part of one round: a few steps of SGD on its own data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from flcert.seeding import derive, stream
+from flcert.training import augmentation
 from flcert.training.recipe import Recipe
 
 
@@ -66,15 +68,28 @@ def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, r
     arithmetic of a small model.
     """
     torch.default_generator.manual_seed(derive(seed, "dropout", client.id, round_number))
+    change = _augmentation(client, recipe, seed, round_number)
     for batch in _batches(client, recipe, seed, round_number):
-        loss = functional.cross_entropy(
-            replica.module(client.inputs[batch]), client.labels[batch], reduction=recipe.reduction
-        )
+        inputs = change(client.inputs[batch])
+        loss = functional.cross_entropy(replica.module(inputs), client.labels[batch], reduction=recipe.reduction)
         gradients = torch.autograd.grad(loss, replica.trained, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             if recipe.gradient_clip is not None:
                 _clip(gradients, recipe.gradient_clip)
             torch._foreach_add_(replica.trained, gradients, alpha=-recipe.learning_rate)
+
+
+def _augmentation(client: Client, recipe: Recipe, seed: int, round_number: int) -> Callable[[Tensor], Tensor]:
+    """What is done to each batch of inputs, from a stream of this client and round; nothing by default."""
+    if recipe.augmentation is None:
+        return _itself
+    change = augmentation.build(recipe.augmentation)
+    generator = torch.Generator().manual_seed(derive(seed, "augmentation", client.id, round_number))
+    return lambda inputs: change(inputs, generator)
+
+
+def _itself(inputs: Tensor) -> Tensor:
+    return inputs
 
 
 def _clip(gradients: tuple[Tensor, ...], largest: float) -> None:

@@ -39,6 +39,8 @@ class Recipe(Strict):
         seed: of the initial model, the batches and the participation.
         seeds: "shared" gives all groups the same seed, as in the paper; "per-group" derives one for each.
         evaluate_at: rounds before the last after which votes are taken too.
+        augmentation: how clients change their examples at random while they train; a name from
+            ``flcert.training.augmentation.AUGMENTATIONS`` or an import path.
         smoothing: CRFL's clipping and noise, if it is the algorithm.
         variants: settings that differ between groups: group g uses those of entry g modulo their number.
     """
@@ -55,6 +57,7 @@ class Recipe(Strict):
     seed: int = Field(default=0, ge=0, lt=2**63)
     seeds: Literal["shared", "per-group"] = "shared"
     evaluate_at: tuple[int, ...] = ()
+    augmentation: Choice | None = None
     smoothing: Smoothing | None = None
     variants: tuple[Variant, ...] = ()
 

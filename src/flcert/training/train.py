@@ -1,6 +1,6 @@
 """Models and votes of all groups: computed by an engine where the store lacks them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,17 +13,18 @@ from flcert.aggregators import Round
 from flcert.attacks import AttackPlan
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Workers
-from flcert.errors import InputError, RunError
+from flcert.errors import FlcertError, InputError, RunError
 from flcert.grouping import Grouping
 from flcert.isolation import one_thread, own_generators
 from flcert.registry import Choice
 from flcert.store import Arrays, Store
+from flcert.training import augmentation
 from flcert.training.ensemble import Ensemble
 from flcert.training.fill import Job, Progress, fill, silent
 from flcert.training.group import GroupTask, group_key, recipe_sources, train_group
 from flcert.training.local import Replica
 from flcert.training.recipe import Recipe
-from flcert.training.vote import Votes, VoteTask, vote_on_test_set, votes_key
+from flcert.training.vote import Votes, VoteTask, rank_on_test_set, vote_on_test_set, votes_key
 from flcert.voting import NO_VOTE
 
 
@@ -117,13 +118,41 @@ def votes_on_test_set(
         key: Job({0: key_of(key)}, partial(_vote_task, ensemble, group, key, trigger))
         for group, key in model_keys.items()
     }
-    tally = fill(store, workers, _stored_votes, jobs, partial(progress, "vote"))
-    for key, reason in tally.failures.items():
-        raise RunError(f"the model of key {key} cannot vote: {reason}")
+    _fill_votes(store, workers, _stored_votes, jobs, partial(progress, "vote"))
     table = np.full((len(ensemble.keys), len(workers.federation.test_labels)), NO_VOTE, dtype=np.int32)
     for group, key in model_keys.items():
         table[group] = load_model(store, jobs[key].keys[0])["votes"]
     return table
+
+
+def ranks_on_test_set(
+    workers: Workers, ensemble: Ensemble, store: Store, progress: Progress = silent
+) -> list[NDArray[np.integer]]:
+    """For each group that has a model the order in which it puts the labels on each test input.
+
+    The arguments are those of ``votes_on_test_set``.
+    """
+    if ensemble.recipe.smoothing:
+        raise InputError("a run-off needs the scores of models; with recipe.smoothing there are only votes")
+    model_keys, digest = ensemble.model_keys(), workers.federation.test_digest()
+    jobs = {
+        key: Job({0: votes_key(key, digest, what="ranks")}, partial(_vote_task, ensemble, group, key, None))
+        for group, key in model_keys.items()
+    }
+    _fill_votes(store, workers, _stored_ranks, jobs, partial(progress, "rank"))
+    return [load_model(store, jobs[key].keys[0])["ranks"] for key in model_keys.values()]  # type: ignore[misc]
+
+
+def _fill_votes(
+    store: Store,
+    workers: Workers,
+    function: Callable[[Federation, VoteTask], dict[int, Arrays]],
+    jobs: dict[str, Job[VoteTask]],
+    report: Callable[[int, int], None],
+) -> None:
+    tally = fill(store, workers, function, jobs, report)
+    for key, reason in tally.failures.items():
+        raise RunError(f"the model of key {key} cannot vote: {reason}")
 
 
 def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> None:
@@ -137,8 +166,25 @@ def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> 
         )
     module = models.build(recipe.model, federation.input_shape, federation.num_labels, recipe.seed)
     models.check_output(module, torch.from_numpy(np.array(federation.test_inputs[0])), federation.num_labels)
+    if recipe.augmentation:
+        _check_augmentation(recipe.augmentation, federation)
     for choice in (recipe.of_group(group).aggregator for group in range(max(1, len(recipe.variants)))):
         _check_aggregator(choice, Replica(module), federation)
+
+
+def _check_augmentation(choice: Choice, federation: Federation) -> None:
+    """Refuse an augmentation that cannot change this kind of inputs, or makes something else of them."""
+    example = torch.from_numpy(np.array(federation.test_inputs[:2]))
+    change = augmentation.build(choice)
+    try:
+        changed = change(example, torch.Generator().manual_seed(0))
+    except FlcertError:
+        raise
+    except Exception as error:  # a user's code may raise anything
+        raise InputError(f"augmentation {choice.name!r} raised {type(error).__name__}: {error}") from None
+    if not isinstance(changed, torch.Tensor) or (changed.shape, changed.dtype) != (example.shape, example.dtype):
+        got = _kind(changed) if isinstance(changed, torch.Tensor) else type(changed).__name__
+        raise InputError(f"augmentation {choice.name!r} must give {_kind(example)}, got {got}")
 
 
 def _check_aggregator(choice: Choice, replica: Replica, federation: Federation) -> None:
@@ -154,11 +200,7 @@ def _check_aggregator(choice: Choice, replica: Replica, federation: Federation) 
     except Exception as error:  # a user's code may raise anything
         raise InputError(f"aggregator {choice.name!r} raised {type(error).__name__}: {error}") from None
     if not isinstance(update, torch.Tensor) or (update.shape, update.dtype) != (still.shape, still.dtype):
-        got = (
-            f"{update.dtype} of shape {tuple(update.shape)}"
-            if isinstance(update, torch.Tensor)
-            else type(update).__name__
-        )
+        got = _kind(update) if isinstance(update, torch.Tensor) else type(update).__name__
         raise InputError(f"aggregator {choice.name!r} must give {_kind(still)}, got {got}")
 
 
@@ -183,6 +225,23 @@ def _model_keys(federation: Federation, tasks: Sequence[GroupTask | None]) -> li
     ]
 
 
+def keys_of_groups(federation: Federation, grouping: Grouping, recipe: Recipe) -> list[set[str]]:
+    """For each group the keys of its models after every round that is kept, and of their votes on the test inputs."""
+    tasks = [
+        _task(recipe.of_group(group), members, None) if len(members) else None
+        for group, members in enumerate(grouping.members)
+    ]
+    digest = federation.test_digest()
+    return [
+        {
+            key
+            for model in (owned or {}).values()
+            for key in (model, votes_key(model, digest, recipe.smoothing), votes_key(model, digest, what="ranks"))
+        }
+        for owned in _model_keys(federation, tasks)
+    ]
+
+
 def _task(recipe: Recipe, members: NDArray[np.int64], attack: AttackPlan | None) -> GroupTask:
     part = _part(attack, members)
     return GroupTask(tuple(members.tolist()), recipe, recipe_sources(recipe, part), part)
@@ -204,3 +263,7 @@ def _vote_task(ensemble: Ensemble, group: int, key: str, trigger: Choice | None)
 
 def _stored_votes(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
     return {0: {"votes": vote_on_test_set(federation, task)}}
+
+
+def _stored_ranks(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
+    return {0: {"ranks": rank_on_test_set(federation, task)}}

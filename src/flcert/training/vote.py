@@ -1,6 +1,7 @@
 """The votes of one model on a set of inputs."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import nn
 
 from flcert import models
 from flcert.attacks import triggers
+from flcert.certify import ranked
 from flcert.datasets import Federation
 from flcert.isolation import one_thread
 from flcert.registry import Choice, choice_sources
@@ -23,6 +25,7 @@ VOTING_VERSION = 1  # raise it whenever the same model and inputs could give oth
 BATCH = 500  # inputs that go through a model at once; fixed, so that the same inputs always give the same votes
 
 Votes = NDArray[np.int32]
+Ranks = NDArray[np.uint8] | NDArray[np.uint16]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,15 @@ class VoteTask:
     recipe: Recipe
     arrays: Arrays
     trigger: Choice | None = None
+
+
+def rank_on_test_set(federation: Federation, task: VoteTask) -> Ranks:
+    """The order in which one model puts all labels on each of the federation's test inputs; see ``certify.ranked``."""
+    recipe = task.recipe
+    module = models.build(recipe.model, federation.input_shape, federation.num_labels, recipe.seed)
+    _load(module, task.arrays)
+    places = np.concatenate([ranked(scores) for scores in _scores(module, federation.test_inputs)])
+    return places if federation.num_labels > 256 else places.astype(np.uint8)
 
 
 def vote_on_test_set(federation: Federation, task: VoteTask) -> Votes:
@@ -57,7 +69,7 @@ def model_votes(
 
     With smoothing, the vote is the majority of the model's noisy copies.
     """
-    module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+    _load(module, arrays)
     if smoothing is None:
         return _votes(module, inputs)
     replica = Replica(module)
@@ -69,19 +81,31 @@ def model_votes(
     return winners(count(copies)).astype(np.int32)
 
 
+def _load(module: nn.Module, arrays: Arrays) -> None:
+    module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+
+
 def _votes(module: nn.Module, inputs: NDArray[np.generic]) -> Votes:
+    return np.concatenate([predicted_labels(scores) for scores in _scores(module, inputs)]).astype(np.int32)
+
+
+def _scores(module: nn.Module, inputs: NDArray[np.generic]) -> Iterator[NDArray[np.float32]]:
+    """The scores of each batch of inputs, (inputs x labels)."""
     module.eval()
-    with one_thread(), torch.inference_mode():
-        batches = (torch.from_numpy(np.array(inputs[start : start + BATCH])) for start in range(0, len(inputs), BATCH))
-        labels = [predicted_labels(module(batch).float().numpy()) for batch in batches]
-    return np.concatenate(labels).astype(np.int32)
+    for start in range(0, len(inputs), BATCH):
+        with one_thread(), torch.inference_mode():
+            yield module(torch.from_numpy(np.array(inputs[start : start + BATCH]))).float().numpy()
 
 
 def votes_key(
-    model_key: str, inputs_digest: str, smoothing: Smoothing | None = None, trigger: Choice | None = None
+    model_key: str,
+    inputs_digest: str,
+    smoothing: Smoothing | None = None,
+    trigger: Choice | None = None,
+    what: str = "votes",
 ) -> str:
-    """The key of one model's votes on a set of inputs, stamped with a trigger if there is one."""
+    """The key of one model's votes (or ranks) on a set of inputs, stamped with a trigger if there is one."""
     smoothed = smoothing.model_dump_json() if smoothing else ""
     stamp = f" {trigger.model_dump_json()} {choice_sources(trigger)}" if trigger else ""
-    text = f"votes {VOTING_VERSION} {model_key} {inputs_digest} {smoothed}{stamp}"
+    text = f"{what} {VOTING_VERSION} {model_key} {inputs_digest} {smoothed}{stamp}"
     return hashlib.blake2b(text.encode(), digest_size=24).hexdigest()

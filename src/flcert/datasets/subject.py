@@ -1,0 +1,43 @@
+"""What a run is about, without the clients' data: who they are, and the test set."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Clients by their ids, and a test set.
+
+    Args:
+        name: what to call it in reports.
+        digest: of all data that is known, or of the test set alone.
+        ids: the user ids.
+        test_inputs: inputs to predict and certify.
+        test_labels: their true labels.
+        num_labels: L.
+        num_examples: examples of all clients; None where it is not known.
+        label_names: what people call the labels, and the tokens of text; may be none.
+        image_shape: shape of the picture that an input is, if it is one with values in [0, 1].
+    """
+
+    name: str
+    digest: str
+    ids: tuple[str, ...]
+    test_inputs: NDArray[np.generic]
+    test_labels: NDArray[np.int64]
+    num_labels: int
+    num_examples: int | None = None
+    label_names: tuple[str, ...] = ()
+    image_shape: tuple[int, ...] | None = None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return self.test_inputs.shape[1:]
+
+    @property
+    def input_dtype(self) -> str:
+        """float32 for features, int64 for tokens."""
+        return self.test_inputs.dtype.name

@@ -1,0 +1,129 @@
+"""Further certificates through the command line: of a run, and of what a run wrote."""
+
+import json
+
+import numpy as np
+import pytest
+
+from flcert import certify, voting
+from flcert.rundir import RunDirectory
+
+COMMON = ("--clients", 40, "--groups", 9, "--rounds", 4, "--engine", "inline", "-q", "--out", "run")
+ALSO = ("--also", "overlapping", "--also", "runoff", "--also", "collective")
+
+
+def summary(tmp_path):
+    return json.loads((tmp_path / "run" / "summary.json").read_text())
+
+
+def test_a_run_tells_all_certificates_of_its_models(flcert, tmp_path):
+    result = flcert("run", *COMMON, *ALSO)
+    assert result.code == 0, result.err
+    for part in ("Certificate 'overlapping'", "Certificate 'runoff'", "Attacking the whole test set at once"):
+        assert part in result.out
+    also, directory = summary(tmp_path)["also"], RunDirectory(tmp_path / "run")
+    votes, truth = directory.array("votes"), directory.truth()
+    plain = certify.disjoint(voting.count(votes, 10))
+    own = certify.certified_accuracy(plain, truth)
+    assert also["overlapping"]["certified_accuracy"] == own.tolist()  # disjoint groups: the same theorem
+    for m, inputs in also["collective"]["inputs"].items():
+        assert inputs >= round(own[int(m)] * len(truth))
+    counted = directory.tally()
+    assert np.array_equal(counted.votes, voting.count(votes, 10))
+    page = (tmp_path / "run" / "report.html").read_text()
+    for name in ("fixed overlapping groups", "run-off election", "whole test set at once"):
+        assert page.count(name) >= 2
+    for kind in ("overlapping", "runoff"):
+        printed = json.loads(flcert("certify", "run", "--also", kind, "--json").out)
+        assert printed["certified_accuracy"] == also[kind]["certified_accuracy"]
+    printed = json.loads(flcert("certify", "run", "--also", "collective", "--json").out)
+    assert printed["stay_right"] == also["collective"]["inputs"]
+
+
+def test_the_run_off_of_a_run_is_that_of_its_models(flcert, tmp_path):
+    flcert("run", *COMMON, "--also", "runoff", "--set", "data.options.num_test=60")
+    directory = RunDirectory(tmp_path / "run")
+    import torch
+
+    from flcert.datasets import load
+    from flcert.pipeline import open_ensemble
+
+    ensemble, inputs = open_ensemble(directory), load("digits", num_clients=40, num_test=60).test_inputs
+    ranks = []
+    for group, key in ensemble.model_keys().items():
+        module = ensemble.new_module(group).eval()
+        module.load_state_dict({name: torch.from_numpy(array) for name, array in ensemble.load(key).items()})
+        ranks.append(certify.ranked(module(torch.from_numpy(inputs)).detach().numpy()))
+    expected, found = certify.tally(ranks), directory.tally()
+    for name in ("votes", "first_wins", "second_wins"):
+        assert np.array_equal(getattr(expected, name), getattr(found, name))
+    assert expected.num_groups == found.num_groups
+
+
+def test_groups_that_really_were_drawn_are_certified_without_probability(flcert, tmp_path):
+    options = ("--grouping", "sampled", "--group-size", 2, "--groups", 30)
+    assert flcert("run", *COMMON, *options, "--also", "overlapping").code == 0
+    figures = summary(tmp_path)
+    assert figures["also"]["overlapping"]["certified_accuracy"][1] > 0
+    directory = RunDirectory(tmp_path / "run")
+    again = certify.overlapping(directory.array("votes"), directory.members(), num_clients=40)
+    curve = certify.certified_accuracy(again, directory.truth())
+    assert figures["also"]["overlapping"]["certified_accuracy"] == curve.tolist()
+
+
+def test_spread_groups_are_certified_as_overlapping_and_predict(flcert, tmp_path):
+    assert flcert("run", *COMMON, "--grouping", "spread", "--set", "grouping.copies=3").code == 0
+    assert summary(tmp_path)["certificate"] == "overlapping"
+    members = json.loads((tmp_path / "run" / "groups.json").read_text())
+    served = [sum(user in group for group in members) for user in {user for group in members for user in group}]
+    assert set(served) == {3}
+    assert flcert("certify", "run").code == 0
+    np.save(tmp_path / "inputs.npy", np.random.default_rng(0).random((4, 64)))
+    predicted = json.loads(flcert("predict", "run", "inputs.npy", "--json").out)
+    assert len(predicted["levels"]) == 4
+
+
+def test_distinct_draws_and_tails_reach_the_certificate(flcert, tmp_path):
+    options = ("--grouping", "sampled", "--group-size", 2, "--groups", 30, "--alpha", 0.05)
+    assert (
+        flcert("run", *COMMON, *options, "--set", "grouping.distinct=true", "--set", "certificate.tails=best").code == 0
+    )
+    directory = RunDirectory(tmp_path / "run")
+    guarantee = directory.guarantee()
+    assert (guarantee.distinct, guarantee.tails) == (True, "best")
+    counts = voting.count(directory.array("votes"), 10)
+    expected = certify.sampled(
+        counts, num_clients=40, group_size=2, alpha=0.05, tails="best", distinct=True, num_groups=30
+    )
+    assert np.array_equal(expected.levels, directory.certificate().levels)
+    one = json.loads(flcert("certify", "run", "--tails", "one", "--json").out)
+    assert one["guarantee"]["tails"] == "one"
+    groups = json.loads((tmp_path / "run" / "groups.json").read_text())
+    assert len({tuple(group) for group in groups}) == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--grouping", "sampled", "--group-size", 2, "--also", "runoff"),
+            "certificate 'runoff' is for disjoint groups",
+        ),
+        (("--also", "runof"), "certificate.also.0 must be 'overlapping', 'runoff' or 'collective', got 'runof'"),
+        (("--also", "runoff", "--set", "recipe.smoothing.copies=3"), "a run-off needs the scores of models"),
+        (("--grouping", "spread", "--set", "grouping.copies=10"), "copies must be in [1, num_groups=9], got 10"),
+        (("--set", "certificate.tails=two"), "certificate.tails must be 'one', 'both' or 'best', got 'two'"),
+    ],
+)
+def test_a_mistake_gives_a_message_and_code_2(flcert, options, message):
+    result = flcert("run", *COMMON, *options)
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_asking_a_run_for_what_it_did_not_keep_is_answered(flcert):
+    flcert("run", *COMMON)
+    assert "run with --also runoff" in flcert("certify", "run", "--also", "runoff").err
+    (votes := np.zeros((3, 2), dtype=int)).tofile("x")
+    np.save("votes.npy", votes)
+    assert "--also goes with a run directory" in flcert("certify", "votes.npy", "--also", "overlapping").err

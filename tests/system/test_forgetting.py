@@ -1,0 +1,103 @@
+"""Forgetting a client: the bytes of a run that never had it, and no other group trained again."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from flcert.datasets import load
+
+COMMON = ("--groups", 6, "--rounds", 3, "--engine", "inline", "-q")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Fifteen clients with digits, as files."""
+    federation = load("digits", num_clients=15, num_test=80)
+    place = tmp_path / "data"
+    (place / "clients").mkdir(parents=True)
+    for position, user in enumerate(federation.ids):
+        inputs, labels = federation.client(position)
+        np.savez(place / "clients" / f"{user}.npz", inputs=inputs, labels=labels)
+    np.savez(place / "test.npz", inputs=federation.test_inputs, labels=federation.test_labels)
+    return place
+
+
+def run(flcert, data, out, *options):
+    options = ("--set", "data.name=folder", "--set", f"data.options.path={data}", *COMMON, *options, "--out", out)
+    result = flcert("run", *options)
+    assert result.code == 0, result.err
+
+
+def bytes_of(run):
+    names = ["votes.npy", "truth.npy", "certificate.npz", "certificate.csv", "curve.csv", "groups.json", "summary.json"]
+    return {path.name: path.read_bytes() for path in [*(run / "models").iterdir(), *(run / name for name in names)]}
+
+
+@pytest.mark.parametrize("kind", [("hashed",), ("spread", "--set", "grouping.copies=2")])
+def test_the_bytes_are_those_of_a_run_that_never_had_the_client(flcert, folder, tmp_path, kind):
+    run(flcert, folder, "with", "--grouping", *kind)
+    forgotten = ("client-0003", "client-0011")
+    groups = json.loads((tmp_path / "with" / "groups.json").read_text())
+    held = [tuple(members) for members in groups if set(members) & set(forgotten)]
+    stored = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
+    done = flcert("forget", "with", *forgotten, "--engine", "inline", "-q", "--json")
+    assert done.code == 0, done.err
+    counts = json.loads(done.out)["groups"]
+    assert counts["held"] == len(held) > 0
+    left = {tuple(user for user in members if user not in forgotten) for members in held}
+    assert counts["trained"] == len(left - {()} - {tuple(members) for members in groups})
+    assert counts["reused"] > 0
+    never = tmp_path / "never"
+    shutil.copytree(folder, never)
+    for user in forgotten:
+        (never / "clients" / f"{user}.npz").unlink()
+    run(flcert, never, "without", "--grouping", *kind, "--cache", tmp_path / "other")
+    assert bytes_of(tmp_path / "with") == bytes_of(tmp_path / "without")
+    left = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
+    assert counts["deleted"] == len(stored - left) == 2 * len(set(held))  # a model and its votes
+    assert flcert("certify", "with").code == 0
+    assert not list(tmp_path.glob(".with*"))
+
+
+def test_clients_can_be_forgotten_one_after_the_other(flcert, folder, tmp_path):
+    for out in ("one", "two"):
+        run(flcert, folder, out)
+    flcert("forget", "one", "client-0003", "client-0011", "--engine", "inline", "-q")
+    for client in ("client-0011", "client-0003"):
+        assert flcert("forget", "two", client, "--engine", "inline", "-q").code == 0
+    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two")
+    again = flcert("forget", "two", "client-0003", "--engine", "inline", "-q")
+    assert "0 groups had held them: 0 trained" in again.out
+
+
+def test_a_forgotten_run_that_was_stopped_keeps_the_old_one_until_it_is_complete(flcert, folder, tmp_path, monkeypatch):
+    run(flcert, folder, "run")
+    before = bytes_of(tmp_path / "run")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flcert.forgetting._take_place", stop)
+    assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 130
+    assert bytes_of(tmp_path / "run") == before
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLCERT_CACHE", str(tmp_path / "cache"))
+    assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 0
+    assert bytes_of(tmp_path / "run") != before
+
+
+@pytest.mark.parametrize(
+    ("options", "client", "message"),
+    [
+        ((), "client-003", "unknown client 'client-003'; did you mean 'client-0013'"),
+        (("--grouping", "sampled", "--group-size", 2), "client-0003", "groups of kind 'sampled' cannot forget"),
+    ],
+)
+def test_a_mistake_gives_a_message_and_code_2(flcert, folder, options, client, message):
+    run(flcert, folder, "run", *options)
+    result = flcert("forget", "run", client, "--engine", "inline", "-q")
+    assert result.code == 2
+    assert message in result.err
