@@ -79,7 +79,7 @@ def test_the_python_of_the_readme_runs(tmp_path, environment):
 def test_the_configuration_of_the_readme_is_valid_and_lists_every_key():
     values = tomllib.loads(blocks("toml")[0])
     config = parse_config(values)
-    off_by_default = {"gradient_clip", "variants", "smoothing"}
+    off_by_default = {"gradient_clip", "augmentation", "variants", "smoothing"}
     assert set(values["recipe"]) | off_by_default == set(type(config.recipe).model_fields)
     assert all(f"`{name}`" in README for name in off_by_default)
     assert set(values["grouping"]) == set(type(config.grouping).model_fields)
