@@ -111,7 +111,10 @@ def test_a_table_that_makes_no_sense_is_refused(flcert, tables, text, message):
         (("nothing.npy",), "missing file nothing.npy"),
         (("nothing.csv",), "cannot read nothing.csv: No such file or directory"),
         (("votes.npy", "--kind", "sampled"), "'sampled' needs the number of clients and the group size"),
-        (("votes.npy", "--kind", "disjont"), "kind must be 'disjoint', 'sampled', 'enumerated' or 'overlapping', got 'disjont'"),
+        (
+            ("votes.npy", "--kind", "disjont"),
+            "kind must be 'disjoint', 'sampled', 'enumerated' or 'overlapping', got 'disjont'",
+        ),
         (
             ("votes.npy", "--kind", "sampled", "--clients", 5, "--group-size", 6),
             "group_size must be in [1, num_clients=5]",

@@ -1,5 +1,6 @@
 """Lower confidence bounds on a probability, rounded against us."""
 
+from collections.abc import Iterator
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from math import comb
@@ -65,9 +66,14 @@ def tail_bound(successes: int, trials: int, p: Fraction) -> Fraction:
     odds = _UP.divide(success, _ratio(1 - p, _DOWN))
     term = _UP.multiply(_power_up(success, successes), _power_up(failure, trials - successes))
     term = _UP.multiply(term, _UP.create_decimal(comb(trials, successes)))
+    steps = (_UP.multiply(odds, _UP.divide(Decimal(trials - i), Decimal(i + 1))) for i in range(successes, trials))
+    return _sum_up(term, steps)
+
+
+def _sum_up(term: Decimal, growths: Iterator[Decimal]) -> Fraction:
+    """The sum of terms, each the one before times its growth, rounded up; growths never rise."""
     total = term
-    for i in range(successes, trials):
-        growth = _UP.multiply(odds, _UP.divide(Decimal(trials - i), Decimal(i + 1)))
+    for growth in growths:
         term = _UP.multiply(term, growth)
         total = _UP.add(total, term)
         if growth < 1 and (rest := _geometric_rest(term, growth)) < total.scaleb(-25, _UP):
@@ -142,12 +148,8 @@ def hypergeometric_tail(successes: int, trials: int, marked: int, population: in
     for draw in range(trials):
         chance = (marked - draw, population - draw) if draw < first else (plain - draw + first, population - draw)
         term = _UP.multiply(term, _UP.divide(Decimal(chance[0]), Decimal(chance[1])))
-    total = term
-    for i in range(first, min(trials, marked)):
-        growth = _UP.divide(Decimal((marked - i) * (trials - i)), Decimal((i + 1) * (plain - trials + i + 1)))
-        term = _UP.multiply(term, growth)
-        total = _UP.add(total, term)
-        if growth < 1 and (rest := _geometric_rest(term, growth)) < total.scaleb(-25, _UP):
-            total = _UP.add(total, rest)
-            break
-    return Fraction(total)
+    steps = (
+        _UP.divide(Decimal((marked - i) * (trials - i)), Decimal((i + 1) * (plain - trials + i + 1)))
+        for i in range(first, min(trials, marked))
+    )
+    return _sum_up(term, steps)

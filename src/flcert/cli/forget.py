@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from flcert.cli.options import Cache, Json, Quiet, progress_bars
+from flcert.cli.options import Cache, EngineName, Json, Quiet, WorkerCount, progress_bars
 
 
 def forget(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     clients: Annotated[list[str], typer.Argument(help="Ids of the clients to forget.")],
     modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run uses any.")] = Path(),
-    engine: Annotated[str, typer.Option(help="Where groups train: processes or inline.")] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default="one for each core")] = None,
+    engine: EngineName = "processes",
+    workers: WorkerCount = None,
     cache: Cache = None,
     json_: Json = False,
     quiet: Quiet = False,

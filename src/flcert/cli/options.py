@@ -19,6 +19,10 @@ from rich.progress import (
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+EngineName = Annotated[str, typer.Option("--engine", help="Where groups train: processes or inline.")]
+WorkerCount = Annotated[
+    int | None, typer.Option("--workers", help="Worker processes.", show_default="one for each core")
+]
 Scale = Annotated[
     float,
     typer.Option(

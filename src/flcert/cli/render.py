@@ -41,14 +41,15 @@ def collective_table(kept: dict[str, int], curve: NDArray[np.float64], num_input
 
 
 def further_sentence(kind: str, figures: dict[str, Any], curve: NDArray[np.float64], num_inputs: int) -> str:
-    """What a further certificate says at the m that tells most about the first one."""
-    m = telling_level(curve)
+    """What a further certificate says at the m that tells most about it, beside the first one."""
     if kind == "collective":
+        m = telling_level(curve)
         share = figures["inputs"].get(str(m), 0) / num_inputs
         return f"Attacking the whole test set at once, {m:,} clients leave at least {share:.1%} right."
-    other = figures["certified_accuracy"]
-    share = other[m] if m < len(other) else 0.0
-    return f"Certificate {kind!r}: {share:.1%} at m = {m:,} (instead of {curve[m]:.1%})."
+    other = np.array(figures["certified_accuracy"])
+    m = telling_level(other)
+    own = curve[m] if m < len(curve) else 0.0
+    return f"Certificate {kind!r}: {other[m]:.1%} at m = {m:,} (the first certificate: {own:.1%})."
 
 
 def groups_sentence(ensemble: "Ensemble") -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flcert.cli.options import Cache, Json, Quiet, Scale, progress_bars
+from flcert.cli.options import Cache, EngineName, Json, Quiet, Scale, WorkerCount, progress_bars
 
 if TYPE_CHECKING:
     from flcert.experiments.reproduce import Reproduction
@@ -40,8 +40,8 @@ def reproduce(
         typer.Option(help="Rounds T of the single global model (cost, convergence).", show_default="five times T_e"),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory of all figures.")] = Path("results"),
-    engine: Annotated[str, typer.Option(help="Where groups train: processes or inline.")] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default="one for each core")] = None,
+    engine: EngineName = "processes",
+    workers: WorkerCount = None,
     cache: Cache = None,
     json_: Json = False,
     quiet: Quiet = False,

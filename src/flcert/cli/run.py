@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from flcert.cli.options import Cache, Json, Quiet, Scale, progress_bars
+from flcert.cli.options import Cache, EngineName, Json, Quiet, Scale, WorkerCount, progress_bars
 from flcert.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/<data>-<digest>")
     ] = None,
-    engine: Annotated[str, typer.Option(help="Where groups train: processes or inline.")] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default="one for each core")] = None,
+    engine: EngineName = "processes",
+    workers: WorkerCount = None,
     cache: Cache = None,
     json_: Json = False,
     quiet: Quiet = False,

@@ -2,7 +2,7 @@
 
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import Outcome, Panel, curve_line, curve_rows
+from flcert.experiments.outcome import Curve, Outcome, outcome_of_both
 
 ALGORITHMS = {
     "FedAvg": "fedavg",
@@ -17,29 +17,14 @@ CLIENTS_IN_A_GROUP = 5  # the paper: N = 200 of 1,000 clients, because Krum and 
 def base_algorithms(lab: Lab, options: Options) -> Outcome:
     """Certified accuracy against m with each base algorithm, for P and D."""
     number = larger_groups(lab, options)
-    curves = {
+    curves: dict[tuple[str, str | int], Curve] = {
         (name, algorithm): lab.curve(
             lab.ensemble(f"{name}, {algorithm}", with_recipe(config, aggregator={"name": rule}))
         )
         for algorithm, rule in ALGORITHMS.items()
         for name, config in lab.variants(number).items()
     }
-    length = max(len(curve) for curve in curves.values())
-    return Outcome(
-        header=("method", "algorithm", "m", "certified_accuracy"),
-        rows=[row for key, curve in curves.items() for row in curve_rows(key, curve, length)],
-        panels=[
-            Panel(
-                name,
-                "malicious clients m",
-                "certified accuracy",
-                [curve_line(algorithm, curves[name, algorithm], length) for algorithm in ALGORITHMS],
-            )
-            for name in ("FLCert-P", "FLCert-D")
-        ],
-        columns=2,
-        note=f"N = {number:,} groups.",
-    )
+    return outcome_of_both("algorithm", curves, f"N = {number:,} groups.")
 
 
 def larger_groups(lab: Lab, options: Options) -> int:

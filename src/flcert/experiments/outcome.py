@@ -1,6 +1,6 @@
 """What an experiment came to: rows for a table, and panels for a figure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,3 +76,29 @@ def curve_rows(labels: tuple[str | int | float, ...], curve: Curve, length: int)
 def curve_line(label: str, curve: Curve, length: int) -> Line:
     """CA@m against m."""
     return Line(label, [(m, at(curve, m)) for m in range(length)])
+
+
+def outcome_of_both(varied: str, curves: Mapping[tuple[str, str | int], Curve], note: str = "") -> Outcome:
+    """CA against m for FLCert-P and FLCert-D side by side, with a line for each setting of what is varied.
+
+    Args:
+        varied: the name of its column; whole numbers are shown as N = ...
+        curves: by method and setting.
+        note: what to keep in mind.
+    """
+    length = max(len(curve) for curve in curves.values())
+    panels = []
+    for method in ("FLCert-P", "FLCert-D"):
+        lines = [
+            curve_line(f"N = {setting:,}" if isinstance(setting, int) else setting, curve, length)
+            for (name, setting), curve in curves.items()
+            if name == method
+        ]
+        panels.append(Panel(method, "malicious clients m", "certified accuracy", lines))
+    return Outcome(
+        header=("method", varied, "m", "certified_accuracy"),
+        rows=[row for key, curve in curves.items() for row in curve_rows(key, curve, length)],
+        panels=panels,
+        columns=2,
+        note=note,
+    )
