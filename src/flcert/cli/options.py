@@ -25,6 +25,18 @@ Scale = Annotated[
         help="How much of the preset, in (0, 1]: clients, groups and training examples times it, rounds times its root."
     ),
 ]
+EngineName = Annotated[str, typer.Option("--engine", help="Where groups train: processes, inline or dask.")]
+NumWorkers = Annotated[
+    int | None, typer.Option("--workers", help="Worker processes to start.", show_default="one for each core")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask cluster, e.g. tcp://host:8786.", show_default="a local cluster"),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(help="Seconds to wait for the Dask scheduler and its workers.", show_default="30"),
+]
 Cache = Annotated[
     Path | None,
     typer.Option("--cache", help="Directory of the store of trained groups.", show_default="the platform's cache"),

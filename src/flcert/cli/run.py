@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from flcert.cli.options import Cache, Json, Quiet, Scale, progress_bars
+from flcert.cli.options import (
+    Cache,
+    EngineName,
+    Json,
+    NumWorkers,
+    Quiet,
+    Scale,
+    Scheduler,
+    Timeout,
+    progress_bars,
+)
 from flcert.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,8 +53,10 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/<data>-<digest>")
     ] = None,
-    engine: Annotated[str, typer.Option(help="Where groups train: processes or inline.")] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default="one for each core")] = None,
+    engine: EngineName = "processes",
+    workers: NumWorkers = None,
+    scheduler: Scheduler = None,
+    timeout: Timeout = None,
     cache: Cache = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -79,8 +91,9 @@ def run(
         settings = baselines.baseline(baseline, settings)
         if grouping or groups or group_size:
             raise InputError("--baseline trains one model of all clients; leave out --grouping, --groups, --group-size")
+    where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     with progress_bars(quiet) as progress:
-        result = run_pipeline(settings, out, engine=build(engine, workers), store=Store(cache), progress=progress)
+        result = run_pipeline(settings, out, engine=where, store=Store(cache), progress=progress)
     _warn(result.ensemble)
     _print(result, as_json=json_)
 
