@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 60
+PATIENCE = 100
 
 
 def wait_until(condition, seconds=PATIENCE):

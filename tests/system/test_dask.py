@@ -32,7 +32,7 @@ SETTING = ("--clients", "40", "--groups", "12", "--rounds", "15", "--json", "--o
 def cluster(tmp_path_factory):
     with running(tmp_path_factory.mktemp("cluster"), num_workers=2) as cluster:
         with Client(cluster.address, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=100)
         yield cluster
 
 
