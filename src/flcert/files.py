@@ -1,10 +1,10 @@
 """Writing files so that a reader sees the old one or the new one, never half of one."""
 
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from flcert.errors import InputError, RunError
 
@@ -17,7 +17,7 @@ def write_atomic(path: Path, content: bytes) -> None:
     """
     if not path.name or path.is_dir():
         raise InputError(f"{path} is a directory, not a file to write")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{_nobody_else_s()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
@@ -45,7 +45,7 @@ def read_json(path: Path) -> Any:
 
 def writable_directory(path: Path) -> Path:
     """Make the directory if it is missing; refuse it if nothing can be written there."""
-    probe = path / f".probe-{os.getpid()}"
+    probe = path / f".probe-{_nobody_else_s()}"
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
@@ -53,3 +53,8 @@ def writable_directory(path: Path) -> Path:
     except OSError as error:
         raise InputError(f"directory {path} cannot be written: {error.strerror}") from None
     return path
+
+
+def _nobody_else_s() -> str:
+    """A name that no other process uses, on no other machine that shares the disk either."""
+    return uuid4().hex

@@ -1,7 +1,9 @@
 """A whole run: data, groups, models, votes, certificate, report; every stage reuses what is there."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from flcert.certify import Certificate, tally
 from flcert.conclusion import conclude
 from flcert.config import Config
 from flcert.datasets import Federation
-from flcert.engines import Engine, Processes, Workers
-from flcert.errors import IntegrityError, RunError
+from flcert.engines import Engine, Inline, Processes, Workers
+from flcert.errors import IntegrityError, RunError, check_range
 from flcert.evaluation import evaluate_attack
 from flcert.files import writable_directory
 from flcert.further import check_further
@@ -71,11 +73,7 @@ def run(
     """
     config, store = config or Config(), store or Store()
     writable_directory(store.directory)
-    federation = datasets.load(config.data.name, **config.data.options).without(config.forget)
-    grouping = config.grouping.build(federation.ids)
-    check_recipe(federation, grouping, config.recipe)
-    check_further(config.certificate.also, KIND_OF_GROUPING[grouping.kind])
-    plan = _attack_plan(config, federation)
+    federation, grouping, plan = _checked(config)
     run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
     with Workers(engine or Processes(), federation) as workers:
         ensemble = train_groups(workers, grouping, config.recipe, store, progress)
@@ -105,6 +103,59 @@ def run(
         progress=progress,
     )
     return RunResult(run_directory.path, concluded.summary, guarantee, concluded.certificate, ensemble, attacked)
+
+
+def prepare(config: Config, directory: Path | None = None) -> tuple[RunDirectory, Grouping]:
+    """Check everything as ``run`` does and claim the run directory, but train nothing.
+
+    Returns:
+        The directory, which now holds the configuration, and the groups that are to be trained.
+    """
+    federation, grouping, _ = _checked(config)
+    return RunDirectory.claim(directory or default_directory(config, federation), config), grouping
+
+
+def train_some(
+    directory: Path, groups: Collection[int], *, store: Store | None = None, progress: Progress = silent
+) -> list[Ensemble]:
+    """Train some groups of a prepared run into the store, in this process; ``run`` then finds them there.
+
+    Args:
+        directory: of the run; it holds the configuration.
+        groups: which.
+        store: where models are kept; by default the platform's cache directory.
+        progress: called with a stage, the number done and the total.
+
+    Returns:
+        The chosen groups' models; and those under the configuration's attack, if there is one.
+    """
+    store = store or Store()
+    writable_directory(store.directory)
+    config = RunDirectory.prepared(directory).config()
+    federation, grouping, plan = _checked(config)
+    for group in groups:
+        check_range("group", group, 0, len(grouping) - 1)
+    nobody = np.array([], dtype=np.int64)
+    members = tuple(clients if group in groups else nobody for group, clients in enumerate(grouping.members))
+    chosen = replace(grouping, members=members)  # with their numbers, which a recipe may depend on
+    with Workers(Inline(), federation) as workers:
+        trained = [train_groups(workers, chosen, config.recipe, store, progress)]
+        if plan:
+            trained.append(train_groups(workers, chosen, config.recipe, store, partial(_attacked, progress), plan))
+    return trained
+
+
+def _attacked(progress: Progress, stage: str, done: int, total: int) -> None:
+    progress(f"attacked {stage}", done, total)
+
+
+def _checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
+    """Data, groups and attack of a configuration, refused before anything is trained if they do not fit."""
+    federation = datasets.load(config.data.name, **config.data.options).without(config.forget)
+    grouping = config.grouping.build(federation.ids)
+    check_recipe(federation, grouping, config.recipe)
+    check_further(config.certificate.also, KIND_OF_GROUPING[grouping.kind])
+    return federation, grouping, _attack_plan(config, federation)
 
 
 def _attack_plan(config: Config, federation: Federation) -> AttackPlan | None:

@@ -138,6 +138,13 @@ class RunDirectory:
         return run
 
     @classmethod
+    def prepared(cls, path: Path) -> "RunDirectory":
+        """A directory that a configuration claimed, its run finished or not."""
+        if not (path / "config.json").exists():
+            raise InputError(f"{path} is not a run directory (no config.json); `flcert run --prepare` makes one")
+        return cls(path)
+
+    @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """The directory of a finished run."""
         if not (path / "manifest.json").exists():

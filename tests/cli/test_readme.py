@@ -70,6 +70,16 @@ def test_the_commands_and_the_configuration_of_the_attacks_page_work(tmp_path, e
         assert f"{name}" in page
 
 
+def test_the_job_script_of_the_cluster_page_trains_groups_that_the_last_command_finds(tmp_path, environment):
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    prepare, certify = blocks("sh", page)
+    (script,) = blocks("bash", page)
+    call(prepare, tmp_path, environment)
+    for task in (0, 19):
+        call(script, tmp_path, {**environment, "SLURM_ARRAY_TASK_ID": str(task)})
+    assert "18 groups trained, 2 reused from the store" in call(certify, tmp_path, environment)
+
+
 def test_the_python_of_the_readme_runs(tmp_path, environment):
     (code,) = blocks("python")
     (tmp_path / "script.py").write_text(code)

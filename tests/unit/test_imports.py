@@ -16,7 +16,8 @@ LAYERS = [
     {"grouping", "voting", "registry", "tables"},
     {"ballots"},
     {"datasets", "models", "aggregators", "attacks", "guarantee"},
-    {"store", "engines"},
+    {"store", "remote"},
+    {"engines"},
     {"training"},
     {"evaluation"},
     {"config", "plan"},
@@ -46,6 +47,12 @@ def test_imports_point_from_the_command_line_towards_the_certificates():
         wrong += [(str(path), name) for name in imported(path) if name in LEVEL and LEVEL[name] > LEVEL[own]]
         wrong += [(str(path), name) for name in imported(path) if name not in LEVEL and name != "__version__"]
     assert wrong == []
+
+
+def test_a_worker_that_keeps_a_child_for_training_needs_no_torch():
+    code = "import sys, flcert.remote.holder; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
 
 
 def test_certificates_need_neither_torch_nor_matplotlib():

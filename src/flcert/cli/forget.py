@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flcert.cli.options import Cache, EngineName, Json, Quiet, WorkerCount, progress_bars
+from flcert.cli.options import Cache, EngineName, Json, NumWorkers, Quiet, Scheduler, Timeout, progress_bars
 
 
 def forget(
@@ -15,7 +15,9 @@ def forget(
     clients: Annotated[list[str], typer.Argument(help="Ids of the clients to forget.")],
     modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run uses any.")] = Path(),
     engine: EngineName = "processes",
-    workers: WorkerCount = None,
+    workers: NumWorkers = None,
+    scheduler: Scheduler = None,
+    timeout: Timeout = None,
     cache: Cache = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -33,8 +35,9 @@ def forget(
     from flcert.store import Store
 
     sys.path.insert(0, str(modules.resolve()))
+    where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     with progress_bars(quiet) as progress:
-        done = make(run, clients, engine=build(engine, workers), store=Store(cache), progress=progress)
+        done = make(run, clients, engine=where, store=Store(cache), progress=progress)
     ensemble = done.result.ensemble
     if json_:
         counts = {"held": done.groups, "trained": ensemble.trained, "reused": ensemble.reused, "deleted": done.deleted}

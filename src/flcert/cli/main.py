@@ -19,6 +19,7 @@ from flcert.cli.report import report
 from flcert.cli.reproduce import reproduce
 from flcert.cli.run import run
 from flcert.cli.store import store
+from flcert.cli.train_group import train_group
 from flcert.errors import FlcertError, InputError
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -31,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(train_group)
 app.command()(certify)
 app.command()(predict)
 app.command()(report)

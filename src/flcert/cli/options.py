@@ -19,15 +19,23 @@ from rich.progress import (
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-EngineName = Annotated[str, typer.Option("--engine", help="Where groups train: processes or inline.")]
-WorkerCount = Annotated[
-    int | None, typer.Option("--workers", help="Worker processes.", show_default="one for each core")
-]
 Scale = Annotated[
     float,
     typer.Option(
         help="How much of the preset, in (0, 1]: clients, groups and training examples times it, rounds times its root."
     ),
+]
+EngineName = Annotated[str, typer.Option("--engine", help="Where groups train: processes, inline or dask.")]
+NumWorkers = Annotated[
+    int | None, typer.Option("--workers", help="Worker processes to start.", show_default="one for each core")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Address of a Dask cluster, e.g. tcp://host:8786.", show_default="a local cluster"),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(help="Seconds to wait for the Dask scheduler and its workers.", show_default="30"),
 ]
 Cache = Annotated[
     Path | None,

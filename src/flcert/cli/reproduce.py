@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flcert.cli.options import Cache, EngineName, Json, Quiet, Scale, WorkerCount, progress_bars
+from flcert.cli.options import (
+    Cache,
+    EngineName,
+    Json,
+    NumWorkers,
+    Quiet,
+    Scale,
+    Scheduler,
+    Timeout,
+    progress_bars,
+)
 
 if TYPE_CHECKING:
     from flcert.experiments.reproduce import Reproduction
@@ -41,7 +51,9 @@ def reproduce(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory of all figures.")] = Path("results"),
     engine: EngineName = "processes",
-    workers: WorkerCount = None,
+    workers: NumWorkers = None,
+    scheduler: Scheduler = None,
+    timeout: Timeout = None,
     cache: Cache = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -68,6 +80,7 @@ def reproduce(
         copies=copies,
         single_rounds=single_rounds,
     )
+    where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     chosen = preset or list(experiment(name).presets)
     settings = {one: load_config(overrides=set_ or [], preset=one, scale=scale) for one in chosen}
     for one, config in settings.items():
@@ -78,7 +91,7 @@ def reproduce(
                 out,
                 label=one if scale == 1 else f"{one}-scale-{scale:g}",
                 options=options,
-                engine=build(engine, workers),
+                engine=where,
                 store=Store(cache),
                 progress=bars,
                 announce=bars.announce,

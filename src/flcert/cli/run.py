@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from flcert.cli.options import Cache, EngineName, Json, Quiet, Scale, WorkerCount, progress_bars
+from flcert.cli.options import (
+    Cache,
+    EngineName,
+    Json,
+    NumWorkers,
+    Quiet,
+    Scale,
+    Scheduler,
+    Timeout,
+    progress_bars,
+)
 from flcert.errors import InputError
 
 if TYPE_CHECKING:
+    from flcert.config import Config
     from flcert.pipeline import RunResult
     from flcert.training import Ensemble
 
@@ -49,7 +60,12 @@ def run(
         Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/<data>-<digest>")
     ] = None,
     engine: EngineName = "processes",
-    workers: WorkerCount = None,
+    workers: NumWorkers = None,
+    scheduler: Scheduler = None,
+    timeout: Timeout = None,
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Only check and write the configuration, for `flcert train-group`.")
+    ] = False,
     cache: Cache = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -85,10 +101,26 @@ def run(
         settings = baselines.baseline(baseline, settings)
         if grouping or groups or group_size:
             raise InputError("--baseline trains one model of all clients; leave out --grouping, --groups, --group-size")
+    if prepare:
+        _prepare(settings, out, as_json=json_)
+        return
+    where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     with progress_bars(quiet) as progress:
-        result = run_pipeline(settings, out, engine=build(engine, workers), store=Store(cache), progress=progress)
+        result = run_pipeline(settings, out, engine=where, store=Store(cache), progress=progress)
     _warn(result.ensemble)
     _print(result, as_json=json_)
+
+
+def _prepare(settings: "Config", out: Path | None, *, as_json: bool) -> None:
+    from flcert.cli.render import output
+    from flcert.pipeline import prepare
+
+    directory, grouping = prepare(settings, out)
+    if as_json:
+        typer.echo(json.dumps({"directory": str(directory.path), "groups": len(grouping)}))
+        return
+    output().print(f"{len(grouping):,} groups, numbered from 0 to {len(grouping) - 1}", soft_wrap=True)
+    output().print(f"run directory: {directory.path}", soft_wrap=True)
 
 
 def _warn(ensemble: "Ensemble") -> None:

@@ -20,8 +20,16 @@ CANNOT_START = (
 )
 
 
+class WorkerDiedError(Exception):
+    """The process died that ran this very task; the other workers go on."""
+
+
 class Pool(Protocol):
     """Workers that hold one federation."""
+
+    @property
+    def capacity(self) -> int:
+        """How many tasks to have in flight now; a cluster's workers come and go."""
 
     def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
         """Run ``function(federation, task)`` in a worker."""
@@ -32,7 +40,7 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many tasks run at once."""
+        """How many tasks run at once; of a cluster that others started, its pool knows."""
 
     def pool(self, federation: Federation) -> AbstractContextManager[Pool]:
         """Start workers and hand them the federation, once."""
@@ -93,7 +101,7 @@ class Workers:
         suspects: list[int] = []
         broken = False
         while in_flight or (waiting and not broken):
-            while waiting and not broken and len(in_flight) < self.engine.workers:
+            while waiting and not broken and len(in_flight) < self._started().capacity:
                 position = waiting.popleft()
                 try:
                     in_flight[self._started().submit(function, tasks[position]())] = position
@@ -125,12 +133,12 @@ class Workers:
         """The future of a task that came to an end, or None if its worker died."""
         try:
             future = self._started().submit(function, task)
-            died = isinstance(future.exception(), BrokenExecutor)
-        except BrokenExecutor:
-            died = True
-        if died:
+            error = future.exception()
+        except BrokenExecutor as broken:
+            error = broken
+        if isinstance(error, BrokenExecutor):
             self._stop()
-        return None if died else future
+        return None if isinstance(error, BrokenExecutor | WorkerDiedError) else future
 
     def _started(self) -> Pool:
         if self._pool is None:

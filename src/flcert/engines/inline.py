@@ -19,12 +19,13 @@ class Inline:
     @contextmanager
     def pool(self, federation: Federation) -> Iterator[Pool]:
         """This process."""
-        yield _InlinePool(federation)
+        yield _InlinePool(federation, self.workers)
 
 
 @dataclass(frozen=True)
 class _InlinePool:
     federation: Federation
+    capacity: int
 
     def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
         future: Future[Result] = Future()

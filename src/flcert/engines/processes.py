@@ -38,7 +38,7 @@ class Processes:
             watched, lifeline = context.Pipe(duplex=False)
             executor = ProcessPoolExecutor(self.workers, context, _start_worker, (directory, watched))
             try:
-                yield _ProcessPool(executor)
+                yield _ProcessPool(executor, self.workers)
                 executor.shutdown()
             finally:
                 lifeline.close()  # workers that are still busy stop at once
@@ -56,14 +56,15 @@ def _save(federation: Federation, directory: Path) -> None:
 @dataclass(frozen=True)
 class _ProcessPool:
     executor: Executor
+    capacity: int
 
     def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
-        with _without_interrupts():  # submitting starts workers, which inherit this
+        with without_interrupts():  # submitting starts workers, which inherit this
             return self.executor.submit(_call, function, task)
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Hold Ctrl-C back until the end of the block; it is for the parent to handle, not for its workers."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -1,0 +1,40 @@
+"""Workers of a Dask cluster, on many machines or on this one; each is sent the federation once and maps its copy."""
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from flcert.datasets import Federation
+from flcert.engines.base import Pool
+from flcert.errors import InputError
+
+
+@dataclass(frozen=True)
+class Dask:
+    """Workers of a Dask cluster.
+
+    Args:
+        workers: how many processes to start here; by default one for each core. A scheduler has its own.
+        scheduler: the address of a running cluster (``tcp://host:8786``); without one a local cluster is started.
+        timeout: seconds to wait for the scheduler and for its first worker.
+    """
+
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    scheduler: str | None = None
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        if importlib.util.find_spec("distributed") is None:
+            raise InputError("engine 'dask' needs an extra: pip install 'flcert[dask]'")
+        if not 0 < self.timeout < float("inf"):
+            raise InputError(f"timeout must be a positive number of seconds, got {self.timeout}")
+
+    @contextmanager
+    def pool(self, federation: Federation) -> Iterator[Pool]:
+        """Connect to the cluster, or start one, and hand the federation to its workers."""
+        from flcert.engines import dask_cluster  # only now: it needs the extra
+
+        with dask_cluster.opened(federation, self.scheduler, self.workers, self.timeout) as pool:
+            yield pool
