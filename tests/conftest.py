@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from selenium import webdriver
 
 from flcert.cli.main import main
@@ -17,6 +18,8 @@ from flcert.store import Store
 from flcert.training import Recipe
 
 os.environ.setdefault("MPLBACKEND", "agg")
+settings.register_profile("flcert", deadline=None)  # a busy machine is no failure
+settings.load_profile("flcert")
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def environment(tmp_path):
 
 def call(command, directory, environment):
     result = subprocess.run(
-        ["bash", "-ec", command], cwd=directory, env=environment, capture_output=True, text=True, timeout=250
+        ["bash", "-ec", command], cwd=directory, env=environment, capture_output=True, text=True, timeout=500
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
