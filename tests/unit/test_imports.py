@@ -24,6 +24,7 @@ LAYERS = [
     {"report", "experiments"},
     {"conclusion"},
     {"pipeline"},
+    {"flower"},
     {"forgetting"},
     {"cli"},
 ]
