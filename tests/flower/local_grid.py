@@ -19,7 +19,7 @@ class LocalGrid(Grid):
         run_config: of the Flower run.
         node_configs: one for each node; node ids are drawn from ``seed``, as Flower's are random.
         seed: of node ids and of the order in which replies arrive.
-        silent: partitions that never answer.
+        silent: partitions that never answer when they shall train.
     """
 
     def __init__(self, app, run_config, node_configs, *, seed=0, silent=()):
@@ -65,7 +65,7 @@ class LocalGrid(Grid):
                 reply = self.app(message, self.contexts[node])
             except Exception as error:
                 reply = Message(Error(code=2, reason=str(error)), reply_to=message)
-        if node not in self.silent:
+        if node not in self.silent or message.metadata.message_type != "train":
             self.waiting[name] = reply
         return name
 
@@ -74,5 +74,5 @@ class LocalGrid(Grid):
         self.random.shuffle(found)
         return found
 
-    def send_and_receive(self, messages, *, timeout=None):
+    def send_and_receive(self, messages, *, timeout=None):  # noqa: ARG002
         return self.pull_messages(self.push_messages(messages))

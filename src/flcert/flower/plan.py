@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -45,7 +45,8 @@ class Plan:
         grouping: who trains together.
         nodes: of each user; None for an absent one.
         strategies: one for each group.
-        initial: the arrays that each group starts from.
+        started: the arrays that groups start from, by the seed of the group. They are made before any group trains:
+            making a model draws from process-wide generators, which concurrent groups would share.
         train_config: sent to clients with every model.
         description: of a strategy, with its settings.
     """
@@ -55,7 +56,7 @@ class Plan:
     grouping: Grouping
     nodes: Mapping[str, int | None]
     strategies: Sequence[Strategy]
-    initial: Callable[[int], Arrays]
+    started: Mapping[int, Arrays]
     train_config: Mapping[str, Any]
     description: str
 
@@ -63,6 +64,11 @@ class Plan:
     def keys(self) -> list[str | None]:
         """The key of each group's model; None for an empty group."""
         return [_key(self, group) if len(members) else None for group, members in enumerate(self.grouping.members)]
+
+    def initial(self, group: int) -> Arrays:
+        """Fresh copies of the arrays that a group starts from."""
+        started = self.started[self.config.recipe.of_group(group).seed]
+        return {name: array.copy() for name, array in started.items()}
 
     def told(self, group: int) -> ConfigRecord:
         """What clients of a group are told; the same set of clients is told the same, whichever draw it was."""
@@ -99,7 +105,7 @@ def plan(
         grouping=grouping,
         nodes=nodes,
         strategies=strategies,
-        initial=partial(_initial, recipe, subject, initial),
+        started={own.seed: _started(own, subject, initial) for own in map(recipe.of_group, range(len(grouping)))},
         train_config=train_config,
         description=description,
     )
@@ -142,10 +148,9 @@ def subject_of(
     )
 
 
-def _initial(recipe: Recipe, subject: Subject, given: Mapping[str, NDArray[np.generic]] | None, group: int) -> Arrays:
-    """Fresh copies of the arrays that a group starts from."""
-    own = recipe.of_group(group)
-    module = models.build(own.model, subject.input_shape, subject.num_labels, own.seed)
+def _started(recipe: Recipe, subject: Subject, given: Mapping[str, NDArray[np.generic]] | None) -> Arrays:
+    """The arrays of the recipe's model, or those that are given in its place."""
+    module = models.build(recipe.model, subject.input_shape, subject.num_labels, recipe.seed)
     arrays = {name: tensor.detach().contiguous().numpy().copy() for name, tensor in module.state_dict().items()}
     if given is None:
         return arrays
@@ -170,7 +175,7 @@ def _config(settings: Groups, recipe: Recipe, proof: Proof, subject: Subject, st
     """The configuration that the run directory records; no data set has its name, so nobody runs it by mistake."""
     if strategy:
         recipe = recipe.model_copy(update={"aggregator": Choice(name=FLOWER, options={"strategy": strategy})})
-    data = Choice(name=FLOWER, options={"name": subject.name, "digest": subject.digest})
+    data = Choice(name=FLOWER, options={"title": subject.name, "digest": subject.digest})
     return Config(data=data, grouping=settings, recipe=recipe, certificate=proof)
 
 
@@ -189,5 +194,3 @@ def _key(plan: Plan, group: int) -> str:
         "train config": repr(sorted(plan.train_config.items())),
     }
     return hashlib.blake2b(json.dumps(inputs, sort_keys=True).encode(), digest_size=24).hexdigest()
-
-

@@ -19,8 +19,8 @@ from flcert.conclusion import conclude
 from flcert.config import Hashed, Proof
 from flcert.errors import FlcertError, InputError
 from flcert.flower.grid import GroupGrid
-from flcert.flower.replies import readable
 from flcert.flower.plan import Groups, Plan, check_settings, plan, subject_of
+from flcert.flower.replies import readable
 from flcert.flower.strategy import never_wait, weight_of
 from flcert.flower.users import Users, connected
 from flcert.guarantee import Guarantee
@@ -126,7 +126,9 @@ def train(
     return _conclude(planned, run_directory, outcomes, progress)
 
 
-def _train_all(one: Callable[[int], Outcome], keys: Sequence[str | None], concurrent: int | None, progress: Progress) -> list[Outcome]:
+def _train_all(
+    one: Callable[[int], Outcome], keys: Sequence[str | None], concurrent: int | None, progress: Progress
+) -> list[Outcome]:
     """Train all groups at once, each in a thread of its own; sampled groups of the same clients are one."""
     done, lock = 0, Lock()
     first = [group if key is None else keys.index(key) for group, key in enumerate(keys)]
@@ -199,9 +201,7 @@ def _model(found: ArrayRecord, reference: Arrays) -> Arrays:
     return arrays
 
 
-def _conclude(
-    planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outcome], progress: Progress
-) -> RunResult:
+def _conclude(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outcome], progress: Progress) -> RunResult:
     """Votes, certificate and report of what was trained."""
     config, subject, rounds = planned.config, planned.subject, planned.config.recipe.rounds
     failures = {group: outcome.failure for group, outcome in enumerate(outcomes) if outcome.failure}
