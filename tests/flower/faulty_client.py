@@ -1,7 +1,8 @@
-"""The example's ClientApp, on some nodes a malicious one: ``fault`` in the node's configuration says what it does."""
+"""The example's ClientApp, on some nodes a malicious one: ``fault`` in a configuration says what it does."""
 
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 from digits_app import client_app
@@ -69,6 +70,10 @@ FAULTS = {
 def train(message, context):
     """What the honest client does, then what the fault does to it."""
     fault = str(context.node_config.get("fault", ""))
+    if context.run_config.get("faulty") == context.node_config["partition-id"]:  # in a deployment
+        fault = str(context.run_config["fault"])
+        if context.run_config["marker"]:
+            Path(str(context.run_config["marker"])).touch()
     if fault == "raises":
         raise RuntimeError("sabotage")
     reply = client_app.train(message, context)
