@@ -34,13 +34,15 @@ class Deployment:
             "OMP_NUM_THREADS": "1",
         }
         self.processes = {}
+
+    def open(self):
         port = free_port()
         self.address = f"127.0.0.1:{port}"
         (self.home / "config.toml").write_text(f'[superlink.lo]\naddress = "{self.address}"\ninsecure = true\n')
         options = ["--insecure", "--host", "127.0.0.1", "--port", str(port)]
         self.start("superlink", "flower-superlink", *options, "--disable-runtime-dependency-installation")
         wait_for(lambda: listens(port), 120, "the superlink")
-        for partition in range(num_clients):
+        for partition in range(self.num_clients):
             self.start_node(partition)
 
     def start_node(self, partition):

@@ -1,6 +1,6 @@
 """Flower's deployment runtime: a superlink and six supernodes on this machine, one of them malicious.
 
-python -m pytest -m deploy tests/flower -s
+python -m pytest -m deploy tests/flower
 """
 
 import pytest
@@ -17,27 +17,31 @@ pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1800)]
 
 CLIENTS, GROUPS, VICTIM = 6, 3, 3  # groups {0, 1, 4}, {2} and {3, 5}
 SETTINGS = {"num-rounds": 2, "local-steps": 2, "num-groups": GROUPS, "timeout": 300.0}
+QUICK = {**SETTINGS, "num-rounds": 1, "timeout": 240.0}  # too short a timeout drops honest clients of a busy machine
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
-    running = None
+    running = Deployment(tmp_path_factory.mktemp("deployment"), CLIENTS)
     try:
-        running = Deployment(tmp_path_factory.mktemp("deployment"), CLIENTS)
+        running.open()
         yield running
     finally:
-        if running:
-            running.close()
+        running.close()
 
 
-@pytest.fixture(scope="module")
-def honest(tmp_path_factory):
-    """The models of ``flcert run``."""
-    from flcert.store import Store
+@pytest.fixture
+def honest(store):
+    """The models of ``flcert run`` after a number of rounds."""
 
-    data, store = federation(CLIENTS), Store(tmp_path_factory.mktemp("store"))
-    settings = {"learning-rate": 0.5, "batch-size": 16, "participation": 1.0, "seed": 0, **SETTINGS}
-    return model_bytes(training.train(data, Hashed(num_groups=GROUPS).build(data.ids), recipe(settings), store=store))
+    def trained(rounds):
+        data = federation(CLIENTS)
+        grouping = Hashed(num_groups=GROUPS).build(data.ids)
+        settings = {"learning-rate": 0.5, "batch-size": 16, "participation": 1.0, "seed": 0, **SETTINGS}
+        given = recipe({**settings, "num-rounds": rounds})
+        return model_bytes(training.train(data, grouping, given, store=store))
+
+    return trained
 
 
 def outcome(directory):
@@ -58,7 +62,7 @@ def check_others(models, honest):
 def test_a_deployment_trains_the_bytes_of_flcert_run(deployment, honest):
     models, dropped = outcome(deployment.finish(deployment.begin("honest", **SETTINGS)))
     assert dropped == {}
-    assert models == honest
+    assert models == honest(2)
 
 
 @pytest.mark.parametrize(
@@ -68,37 +72,34 @@ def test_a_deployment_trains_the_bytes_of_flcert_run(deployment, honest):
         ("wrong shape", "array 'layers.1.weight' must be float32 of shape (64, 64), got float32 of shape (1, 64)"),
         ("raises", "sabotage"),
         ("scaled", None),
-        ("exits", ""),
     ],
 )
 def test_a_malicious_node_harms_its_own_group_only(fault, reason, deployment, honest):
-    name = f"run-{fault.replace(' ', '-')}"
-    limit = {"timeout": 60.0} if fault == "exits" else {}
-    models, dropped = outcome(
-        deployment.finish(deployment.begin(name, **SETTINGS, fault=fault, faulty=VICTIM, **limit))
-    )
-    check_others(models, honest)
+    run = deployment.begin(f"run-{fault.replace(' ', '-')}", **SETTINGS, fault=fault, faulty=VICTIM)
+    models, dropped = outcome(deployment.finish(run))
+    check_others(models, honest(2))
     if reason is not None:
         assert set(dropped) == {"client-0003"}
-        assert all(reason in told for told in dropped["client-0003"])
-        assert len(dropped["client-0003"]) == SETTINGS["num-rounds"]
+        assert [reason in told for told in dropped["client-0003"]] == [True, True]
+
+
+@pytest.mark.parametrize("fault", ["exits", "hangs"])
+def test_a_client_that_dies_or_hangs_harms_its_own_group_only(fault, deployment, honest):
+    run = deployment.begin(f"run-{fault}", **QUICK, fault=fault, faulty=VICTIM)
+    models, dropped = outcome(deployment.finish(run))
+    check_others(models, honest(1))
+    assert list(dropped) == ["client-0003"]
+    if fault == "hangs":
+        assert dropped["client-0003"] == ["no reply within 240 seconds"]
 
 
 def test_a_node_that_is_killed_while_it_trains_harms_its_own_group_only(deployment, honest, tmp_path):
+    deployment.kill(VICTIM)  # the one that still hangs
+    deployment.start_node(VICTIM)
     marker = tmp_path / "training"
-    run = deployment.begin("run-killed", **SETTINGS, fault="hangs", faulty=VICTIM, marker=str(marker))
-    wait_for(marker.exists, 300, "the client that trains")
+    run = deployment.begin("run-killed", **QUICK, fault="hangs", faulty=VICTIM, marker=str(marker))
+    wait_for(marker.exists, 600, "the client that trains")
     deployment.kill(VICTIM)
     models, dropped = outcome(deployment.finish(run))
-    check_others(models, honest)
+    check_others(models, honest(1))
     assert set(dropped) == {"client-0003"}
-    deployment.start_node(VICTIM)
-
-
-def test_a_node_that_hangs_is_dropped_at_the_timeout_and_harms_its_own_group_only(deployment, honest):
-    settings = {**SETTINGS, "timeout": 90.0}
-    models, dropped = outcome(
-        deployment.finish(deployment.begin("run-hangs", **settings, fault="hangs", faulty=VICTIM))
-    )
-    check_others(models, honest)
-    assert dropped == {"client-0003": ["no reply within 90 seconds"] * 2}

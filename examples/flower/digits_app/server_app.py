@@ -7,15 +7,14 @@ from digits_app.task import federation, recipe
 from flcert import flower
 from flcert.config import Hashed, Sampled
 
-USERS = {"name": flower.by_name(), "public-key": flower.by_public_key, "query": flower.by_query()}
-
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train the groups, vote, certify, and write the run directory."""
-    settings = context.run_config
+    settings, timeout = context.run_config, float(context.run_config["timeout"])
+    users = {"name": flower.by_name(), "public-key": flower.by_public_key, "query": flower.by_query(timeout=timeout)}
     data = federation(int(settings["num-clients"]))
     number, chosen = int(settings["num-groups"]), str(settings["strategy"])
     result = flower.train(
@@ -24,7 +23,7 @@ def main(grid: Grid, context: Context) -> None:
         if settings["grouping"] == "hashed"
         else Sampled(kind="sampled", num_groups=number, group_size=int(settings["group-size"])),
         clients=int(settings["num-clients"]),
-        users=USERS[str(settings["users"])],
+        users=users[str(settings["users"])],
         strategy=None if chosen == "flcert" else getattr(strategy, chosen),
         recipe=recipe(settings),
         test=(data.test_inputs, data.test_labels),
@@ -32,6 +31,7 @@ def main(grid: Grid, context: Context) -> None:
         image_shape=data.image_shape,
         name="digits",
         directory=str(settings["directory"]),
-        timeout=float(settings["timeout"]),
+        wait=timeout,
+        timeout=timeout,
     )
     print(f"certified accuracy {result.summary['certified_accuracy']}; see {result.directory}/report.html")
