@@ -3,7 +3,6 @@
 import logging
 import sys
 import tomllib
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,7 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 NUM_CLIENTS, NUM_GROUPS = 9, 4
 
-if find_spec("flwr") is None:  # an extra
-    collect_ignore_glob = ["test_*.py"]
-else:
-    sys.path.insert(0, str(EXAMPLE))
+sys.path.insert(0, str(EXAMPLE))
 
 
 @pytest.fixture(autouse=True)
