@@ -123,6 +123,16 @@ def test_a_group_cannot_reach_another_group_s_nodes(network):
         view.set_run(None)
 
 
+def test_a_reply_in_another_node_s_name_is_dropped(network):
+    grid = network()
+    mine, other = list(grid.get_node_ids())[:2]
+    view = GroupGrid(grid, {"ann": mine}, reference={})
+    (name,) = view.push_messages([Message(RecordDict(), mine, MessageType.QUERY)])
+    grid.waiting[name].metadata.__dict__["_src_node_id"] = other
+    assert view.pull_messages([name]) == []
+    assert [one.reason for one in view.dropped] == ["it came from another node"]
+
+
 def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_stopped(network, monkeypatch):
     monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda _: None)
     view = GroupGrid(network(), {"ann": 1}, reference={})

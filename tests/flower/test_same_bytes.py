@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from digits_app.task import federation, recipe
 from flwr.serverapp.strategy import FedAvg
+from torch import nn
 
 from flcert import training
 from flcert.config import Enumerated, Hashed, Sampled, Spread
@@ -62,6 +63,29 @@ def test_node_ids_and_the_order_of_replies_do_not_matter(options, network, train
 def test_the_number_of_groups_that_train_at_once_does_not_matter(network, train, tmp_path):
     one = train(network(), concurrent=1, directory=tmp_path / "one")
     assert model_bytes(one.ensemble) == model_bytes(train(network()).ensemble)
+
+
+class Counting(nn.Module):
+    """Counts batches as batch normalisation does, in an integer of no dimensions."""
+
+    def __init__(self, input_shape, num_labels):  # noqa: ARG002
+        super().__init__()
+        self.normalise, self.scores = nn.BatchNorm1d(64), nn.Linear(64, num_labels)
+
+    def forward(self, inputs):
+        return self.scores(self.normalise(inputs))
+
+
+@pytest.mark.parametrize("options", [{}, {"strategy": FedAvg}], ids=["flcert", "FedAvg"])
+def test_a_model_with_counters_keeps_its_types_and_votes(options, network, train, settings, monkeypatch, store):
+    given = recipe(settings).model_copy(update={"model": Choice(name="tests.flower.test_same_bytes:Counting")})
+    monkeypatch.setattr("digits_app.client_app.recipe", lambda _: given)
+    over_flower = train(network(), recipe=given, **options).ensemble
+    for key in over_flower.model_keys().values():
+        counter = over_flower.load(key)["normalise.num_batches_tracked"]
+        assert (counter.dtype, counter.shape) == (np.int64, ())
+    if not options:
+        assert model_bytes(over_flower) == by_flcert(GROUPINGS["hashed"], given, store)
 
 
 def test_flower_s_own_fedavg_differs_by_rounding_only(network, train, tmp_path):
