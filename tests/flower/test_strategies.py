@@ -4,6 +4,7 @@ import pytest
 from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAvg
 
+from flcert.config import Sampled
 from flcert.errors import InputError
 from flcert.flower.strategy import described
 from flcert.registry import Choice
@@ -39,9 +40,14 @@ def test_a_strategy_trains_every_group(name, network, train, tmp_path):
     assert recorded.config().recipe.aggregator.name == "flower"
 
 
-def test_every_group_has_clients_enough_for_these_tests(network, train):
+def test_a_group_has_clients_enough_for_these_tests(network, train):
     assert max(train(network()).ensemble.grouping.sizes) >= 4
-    assert min(train(network()).ensemble.grouping.sizes) <= 1  # and one that Flower's minimum of two would stop
+
+
+@pytest.mark.timeout(60)
+def test_a_group_of_one_trains_although_flower_s_minimum_is_two(network, train):
+    result = train(network(), strategy=FedAvg, groups=Sampled(kind="sampled", num_groups=2, group_size=1))
+    assert (result.ensemble.trained, result.ensemble.failures) == (2, {})
 
 
 def test_a_strategy_s_description_has_its_settings():
