@@ -2,9 +2,14 @@
 
 import random
 
+import pytest
+from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
+from flcert.config import Sampled
+from flcert.flower import GroupGrid
 from flcert.training import Recipe
+from flcert.training.rounds import participants
 from tests.flower.models import model_bytes
 
 HALF = Recipe(rounds=3, local_steps=2, participation=0.5)
@@ -34,9 +39,25 @@ def test_the_draw_does_not_depend_on_the_process_or_on_other_groups(network, tra
     assert models[0] == models[1]
 
 
-def test_what_clients_are_told_depends_on_the_clients_of_the_group_only(network, train):
-    from flcert.config import Sampled
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_round_in_which_all_who_were_drawn_are_absent_passes_without_them(evaluates, network):
+    grid = network()
+    node = next(iter(grid.get_node_ids()))
+    view = GroupGrid(grid, {"ann": None, "bob": node}, reference={}, participation=0.5, seed=3)
+    drawn = []
+    for _ in range(8):
+        nodes = list(view.get_node_ids())
+        drawn.append(["bob"] if nodes else ["ann"])
+        view.send_and_receive([Message(RecordDict(), one, MessageType.TRAIN) for one in nodes], timeout=1)
+        questions = [Message(RecordDict(), node, MessageType.EVALUATE)] if evaluates else []
+        view.send_and_receive(questions, timeout=1)
+    assert drawn == [[["ann", "bob"][one] for one in participants(2, 0.5, 3, number)] for number in range(1, 9)]
+    missed = [one.round for one in view.dropped if one.reason == "not connected"]
+    assert missed == [number for number, users in enumerate(drawn, 1) if users == ["ann"]]
+    assert 0 < len(missed) < 8
 
+
+def test_what_clients_are_told_depends_on_the_clients_of_the_group_only(network, train):
     grid, told = network(), {}
     honest = grid.app
 

@@ -53,6 +53,7 @@ class GroupGrid(Grid):
         self._cohort = partial(participants, len(members), participation, seed)
         self._round = 0  # of training, the last that was begun
         self._asked = 0
+        self._train_next = True
         self._sent: dict[str, int] = {}
 
     def set_run(self, run: Run) -> None:  # noqa: ARG002 (Flower's signature)
@@ -91,6 +92,8 @@ class GroupGrid(Grid):
         self._asked = 0
         if any(kind_of(message) == MessageType.TRAIN for message in outgoing):
             self._begin_round()
+        else:
+            self._train_next = True
         ids = list(self._base.push_messages(outgoing))
         for name, message in zip(ids, outgoing, strict=True):
             if name:
@@ -107,7 +110,7 @@ class GroupGrid(Grid):
         """Send messages and wait for the replies; what came too late or cannot be used is left out."""
         outgoing = list(messages)
         if not outgoing:
-            return []
+            return self._nobody()
         deadline = None if timeout is None else time.monotonic() + timeout
         waiting, received = set(self.push_messages(outgoing)), []
         while waiting:
@@ -121,11 +124,20 @@ class GroupGrid(Grid):
             self._drop(self._users[self._sent.pop(name)], f"no reply within {timeout:g} seconds")
         return self._usable(received)
 
+    def _nobody(self) -> list[Message]:
+        """Nothing is sent. Strategies train and evaluate in turn; a round in which all drawn are absent is one too."""
+        if self._train_next:
+            self._begin_round()
+        else:
+            self._train_next = True
+        return []
+
     def _begin_round(self) -> None:
         for user in self._chosen():
             if self._members[user] is None:
                 self.dropped.append(Dropped(self._round + 1, user, "not connected"))
         self._round += 1
+        self._train_next = False
 
     def _chosen(self) -> list[str]:
         """The users of the coming round, absent ones too: who is there must not change who is drawn."""
