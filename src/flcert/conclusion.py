@@ -1,7 +1,7 @@
 """What follows from the votes: certificates, figures and the report, written into a run directory."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -25,6 +25,7 @@ from flcert.training.group import recipe_sources
 from flcert.training.rounds import num_participants
 from flcert.training.vote import Votes
 
+FLOWER = "flower"  # in a configuration: data and algorithm are those of Flower clients and a Flower strategy
 VERSIONED = ("flcert", "torch", "numpy", "scipy", "safetensors", "scikit-learn")
 
 
@@ -51,6 +52,8 @@ def conclude(
     *,
     counted: Tally | None = None,
     attack_figures: dict[str, Any] | None = None,
+    dropped: Mapping[int, Sequence[dict[str, Any]]] | None = None,
+    network: dict[str, Any] | None = None,
     progress: Progress = silent,
 ) -> Conclusion:
     """Certify and write everything that follows from the votes; the manifest before the report, which needs it.
@@ -64,6 +67,8 @@ def conclude(
         guarantee: which theorem.
         counted: how the models rank the labels, if the configuration asks for a run-off.
         attack_figures: what a simulated attack did.
+        dropped: replies of real clients that were not used, by group.
+        network: what else the manifest tells of real clients.
         progress: called with a stage, the number done and the total.
     """
     from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
@@ -99,7 +104,12 @@ def conclude(
     write_json(run_directory.path / "summary.json", summary)
     write_json(run_directory.path / "samples.json", chosen_samples(subject, certificate, ballots.counts))
     write_json(run_directory.path / "groups.json", _group_ids(ensemble, subject))
-    write_json(run_directory.path / "manifest.json", _manifest(config, subject, ensemble, guarantee))
+    manifest = _manifest(config, subject, ensemble, guarantee)
+    if dropped is not None:
+        for group, entry in enumerate(manifest["groups"]):
+            entry["dropped"] = list(dropped.get(group, ()))
+    manifest |= {"network": network} if network else {}
+    write_json(run_directory.path / "manifest.json", manifest)
     write_report(run_directory)
     return Conclusion(summary, certificate)
 
@@ -152,7 +162,7 @@ def _manifest(config: Config, subject: Subject, ensemble: Ensemble, guarantee: G
 
 def _substitute(recipe: Recipe, num_clients: int) -> str | None:
     """The rule that acts in place of a group's own where the group is too small for it."""
-    if num_clients == 0:
+    if num_clients == 0 or recipe.aggregator.name == FLOWER:
         return None
     return substitute(build(recipe.aggregator), num_participants(num_clients, recipe.participation))
 

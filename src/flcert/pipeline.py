@@ -77,7 +77,7 @@ def run(
     run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
     with Workers(engine or Processes(), federation) as workers:
         ensemble = train_groups(workers, grouping, config.recipe, store, progress)
-        _refuse_without_models(ensemble)
+        refuse_without_models(ensemble)
         for group, key in ensemble.model_keys().items():
             run_directory.adopt_model(group, key, store)
         votes = {
@@ -178,7 +178,8 @@ def default_directory(config: Config, federation: Federation) -> Path:
     return Path("runs") / f"{name}-{config.digest()}"
 
 
-def _refuse_without_models(ensemble: Ensemble) -> None:
+def refuse_without_models(ensemble: Ensemble) -> None:
+    """End a run in which no group has a model."""
     if not ensemble.model_keys():
         group, reason = next(iter(ensemble.failures.items()))
         raise RunError(f"no group could be trained; group {group}: {reason}")

@@ -4,6 +4,7 @@ config.json          the resolved configuration; `flcert run config.json` repeat
 manifest.json        versions, digests, the guarantee, and the key of every group's model
 groups.json          user ids of each group
 models/              one safetensors file for each group that has a model
+dropped/             replies of each group's clients that were not used, where clients are real ones
 votes.npy            groups x inputs; -1 where a group casts no vote
 truth.npy            true labels of the test inputs
 certificate.npz/.csv label, level and abstention of each test input
@@ -36,7 +37,7 @@ from flcert.errors import InputError, IntegrityError, RunError
 from flcert.files import read_json, writable_directory, write_atomic, write_json
 from flcert.guarantee import Guarantee
 from flcert.registry import complaint
-from flcert.store import Arrays, Store, unpack
+from flcert.store import Arrays, Store, pack, unpack
 from flcert.tables import load_npy
 
 
@@ -51,12 +52,21 @@ class DataFacts(BaseModel):
     labels: int
 
 
+class DroppedReply(BaseModel):
+    """A reply of a real client that was not used."""
+
+    round: int
+    user: str
+    reason: str
+
+
 class GroupFacts(BaseModel):
     """What the manifest tells of a group."""
 
     clients: int
     model: str | None
     failure: str | None
+    dropped: list[DroppedReply] = []
 
 
 class Manifest(BaseModel):
@@ -170,6 +180,26 @@ class RunDirectory:
                 with suppress(OSError):
                     temporary.unlink(missing_ok=True)
                 raise RunError(f"cannot write {target}: {error.strerror}") from None
+
+    def write_model(self, group: int, key: str, arrays: Arrays) -> None:
+        """Write a group's model."""
+        write_atomic(self.model(group), pack(arrays, key))
+
+    def has_model(self, group: int, key: str) -> bool:
+        """Whether the model of this key is here, undamaged."""
+        return self._holds(self.model(group), key)
+
+    def write_dropped(self, group: int, dropped: Sequence[dict[str, Any]]) -> None:
+        """Write which replies of a group's clients were not used, and why."""
+        write_json(self._dropped(group), list(dropped))
+
+    def dropped(self, group: int) -> list[dict[str, Any]]:
+        """What ``write_dropped`` wrote."""
+        found: list[dict[str, Any]] = read_json(self._dropped(group)) if self._dropped(group).exists() else []
+        return found
+
+    def _dropped(self, group: int) -> Path:
+        return self.path / "dropped" / f"group-{group:05d}.json"
 
     def load_model(self, group: int, key: str) -> Arrays:
         """A group's model, if its file is what the manifest says."""

@@ -25,6 +25,7 @@ LAYERS = [
     {"report", "experiments"},
     {"conclusion"},
     {"pipeline"},
+    {"flower"},
     {"forgetting"},
     {"cli"},
 ]

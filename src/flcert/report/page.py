@@ -44,6 +44,7 @@ def write_report(run_directory: RunDirectory) -> Path:
         failed=[(group, entry["failure"]) for group, entry in enumerate(manifest["groups"]) if entry["failure"]],
         substitutes=sum(bool(entry.get("substitute")) for entry in manifest["groups"]),
         empty=sum(entry["clients"] == 0 for entry in manifest["groups"]),
+        dropped=sum(len(entry.get("dropped", ())) for entry in manifest["groups"]),
         chart=chart,
         telling=telling_level(curve),
         stamped=_on_stamped(summary.get("attack")),

@@ -159,17 +159,22 @@ def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> 
     """Refuse a recipe whose names, options or output width do not fit, before anything is trained."""
     if grouping.num_clients != federation.num_clients:
         raise InputError(f"the grouping is of {grouping.num_clients} clients, the data of {federation.num_clients}")
-    if grouping.kind == "sampled" and (recipe.seeds == "per-group" or recipe.variants):
-        raise InputError(
-            "sampled groups must all train alike: Theorem 1 needs a model that depends on a group's clients, not on "
-            "which draw it was; seeds='per-group' and variants go with hashed or enumerated groups"
-        )
+    check_alike(grouping, recipe)
     module = models.build(recipe.model, federation.input_shape, federation.num_labels, recipe.seed)
     models.check_output(module, torch.from_numpy(np.array(federation.test_inputs[0])), federation.num_labels)
     if recipe.augmentation:
         _check_augmentation(recipe.augmentation, federation)
     for choice in (recipe.of_group(group).aggregator for group in range(max(1, len(recipe.variants)))):
         _check_aggregator(choice, Replica(module), federation)
+
+
+def check_alike(grouping: Grouping, recipe: Recipe) -> None:
+    """Refuse a recipe by which two draws of the same group would train differently."""
+    if grouping.kind == "sampled" and (recipe.seeds == "per-group" or recipe.variants):
+        raise InputError(
+            "sampled groups must all train alike: Theorem 1 needs a model that depends on a group's clients, not on "
+            "which draw it was; seeds='per-group' and variants go with hashed or enumerated groups"
+        )
 
 
 def _check_augmentation(choice: Choice, federation: Federation) -> None:

@@ -1,0 +1,1 @@
+"""Certified federated learning of handwritten digits."""

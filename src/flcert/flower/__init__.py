@@ -1,0 +1,15 @@
+"""The same groups over real Flower clients (``pip install 'flcert[flower]'``): only the ServerApp changes."""
+
+from flcert.errors import InputError
+
+try:
+    import flwr  # noqa: F401 (only whether it is there)
+except ModuleNotFoundError:
+    raise InputError("flcert.flower needs Flower: pip install 'flcert[flower]'") from None
+
+from flcert.flower.grid import GroupGrid
+from flcert.flower.strategy import RuleStrategy
+from flcert.flower.train import train
+from flcert.flower.users import by_name, by_public_key, by_query
+
+__all__ = ["GroupGrid", "RuleStrategy", "by_name", "by_public_key", "by_query", "train"]

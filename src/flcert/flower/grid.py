@@ -1,0 +1,169 @@
+"""One group's view of a Flower grid: whatever happens in the other groups cannot be seen through it."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from flwr.app import Message, MessageType, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+
+from flcert.errors import RunError
+from flcert.flower.replies import Dropped, fault, kind_of
+from flcert.store import Arrays
+from flcert.training.rounds import participants
+
+PATIENCE = 30  # times that a strategy may ask for nodes before it sends something; it asks twice if it need not wait
+
+
+class GroupGrid(Grid):
+    """A grid with the nodes of one group, for an unmodified ``strategy.start(grid=...)``.
+
+    The membership is frozen, in order of user id, because node ids are random. Replies come in that order too: sums of
+    floating-point numbers depend on it, and clients answer in any. Replies that are errors, late, or do not fit the
+    model are dropped and recorded. Who takes part in a round is drawn from a stream of the seed and the round, not from
+    the process-wide generator that Flower's strategies use and all groups share.
+
+    Args:
+        base: the grid that the ServerApp was given.
+        members: the node of each user of the group; None for one who is not connected.
+        reference: the initial arrays of the group.
+        participation: share of the members that take part in a round.
+        seed: of the participation.
+        weight: the metric that the strategy weighs clients by, if it does.
+        poll: seconds between two looks for replies.
+    """
+
+    def __init__(
+        self,
+        base: Grid,
+        members: Mapping[str, int | None],
+        *,
+        reference: Arrays,
+        participation: float = 1.0,
+        seed: int = 0,
+        weight: str | None = None,
+        poll: float = 0.2,
+    ) -> None:
+        self.dropped: list[Dropped] = []
+        self._base, self._poll, self._reference, self._weight = base, poll, reference, weight
+        self._members = {user: members[user] for user in sorted(members)}
+        self._users = {node: user for user, node in self._members.items() if node is not None}
+        self._cohort = partial(participants, len(members), participation, seed)
+        self._round = 0  # of training, the last that was begun
+        self._asked = 0
+        self._train_next = True
+        self._sent: dict[str, int] = {}
+
+    def set_run(self, run: Run) -> None:  # noqa: ARG002 (Flower's signature)
+        """Refused: the run belongs to the grid that is shared."""
+        raise RunError("set_run belongs to the grid of the ServerApp, not to that of a group")
+
+    @property
+    def run(self) -> Run:
+        """Run information."""
+        return self._base.run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message of the shared grid."""
+        return self._base.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Sequence[int]:
+        """Those who take part in the coming round, in order of user id, without absent ones."""
+        self._asked += 1
+        if self._asked > PATIENCE:
+            raise RunError(f"the strategy waits for more nodes than the {len(self._chosen())} that take part")
+        return [node for user in self._chosen() if (node := self._members[user]) is not None]
+
+    def get_nodes(self) -> Sequence[NodeInfo]:
+        """The same, with what is known of them."""
+        chosen = set(self.get_node_ids())
+        return [node for node in self._base.get_nodes() if node.node_id in chosen]
+
+    def push_messages(self, messages: Iterable[Message]) -> Sequence[str]:
+        """Send messages to nodes of this group; refused if any goes elsewhere."""
+        outgoing = list(messages)
+        for message in outgoing:
+            if message.metadata.dst_node_id not in self._users:
+                raise RunError(f"node {message.metadata.dst_node_id} is not of this group; nothing was sent")
+        self._asked = 0
+        if any(kind_of(message) == MessageType.TRAIN for message in outgoing):
+            self._begin_round()
+        else:
+            self._train_next = True
+        ids = list(self._base.push_messages(outgoing))
+        for name, message in zip(ids, outgoing, strict=True):
+            if name:
+                self._sent[name] = message.metadata.dst_node_id
+            else:
+                self._drop(self._users[message.metadata.dst_node_id], "the message could not be sent")
+        return [name for name in ids if name]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Sequence[Message]:
+        """Replies that are there to messages of this group, those that can be used, in order of user id."""
+        return self._usable(self._pull({name for name in message_ids if name in self._sent}))
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Sequence[Message]:
+        """Send messages and wait for the replies; what came too late or cannot be used is left out."""
+        outgoing = list(messages)
+        if not outgoing:
+            return self._nobody()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        waiting, received = set(self.push_messages(outgoing)), []
+        while waiting:
+            arrived = self._pull(waiting)
+            received += arrived
+            waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
+            if not waiting or (deadline is not None and time.monotonic() > deadline):
+                break
+            time.sleep(self._poll)
+        for name in sorted(waiting, key=lambda name: self._users[self._sent[name]]):
+            self._drop(self._users[self._sent.pop(name)], f"no reply within {timeout:g} seconds")
+        return self._usable(received)
+
+    def _nobody(self) -> list[Message]:
+        """Nothing is sent. Strategies train and evaluate in turn; a round in which all drawn are absent is one too."""
+        if self._train_next:
+            self._begin_round()
+        else:
+            self._train_next = True
+        return []
+
+    def _begin_round(self) -> None:
+        for user in self._chosen():
+            if self._members[user] is None:
+                self.dropped.append(Dropped(self._round + 1, user, "not connected"))
+        self._round += 1
+        self._train_next = False
+
+    def _chosen(self) -> list[str]:
+        """The users of the coming round, absent ones too: who is there must not change who is drawn."""
+        users = list(self._members)
+        return [users[position] for position in self._cohort(self._round + 1)]
+
+    def _pull(self, names: set[str]) -> list[Message]:
+        """The first reply to each of these messages, if it is there."""
+        found: dict[str, Message] = {}
+        for reply in self._base.pull_messages(sorted(names)):
+            if reply.metadata.reply_to_message_id in names:
+                found.setdefault(reply.metadata.reply_to_message_id, reply)
+        return list(found.values())
+
+    def _usable(self, replies: Iterable[Message]) -> list[Message]:
+        answered = [(self._sent.pop(reply.metadata.reply_to_message_id), reply) for reply in replies]
+        usable = []
+        for node, reply in sorted(answered, key=lambda pair: self._users[pair[0]]):
+            reason = fault(reply, self._reference, self._weight)
+            if reply.metadata.src_node_id != node:
+                reason = "it came from another node"
+            if reason is None:
+                usable.append(reply)
+            else:
+                self._drop(self._users[node], reason)
+        return usable
+
+    def _drop(self, user: str, reason: str) -> None:
+        self.dropped.append(Dropped(self._round, user, reason))

@@ -1,0 +1,96 @@
+"""What is wrong with a reply, if anything: checked against the arrays that training started from."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, Message, MessageType, RecordDict
+
+from flcert.store import Arrays
+
+LONGEST = 200  # characters of a reason that came from a client
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A reply that no strategy got to see.
+
+    Args:
+        round: of training, from 1.
+        user: who sent it, or should have.
+        reason: why it was dropped.
+    """
+
+    round: int
+    user: str
+    reason: str
+
+
+def fault(reply: Message, reference: Arrays, weight: str | None) -> str | None:
+    """Why a reply cannot be used, or None.
+
+    Args:
+        reply: of any type; those to training must bring arrays, all others only metrics.
+        reference: the initial arrays, which a reply's must match in names, order, shapes and types.
+        weight: the metric that the strategy weighs clients by, if it does.
+    """
+    if reply.has_error():
+        return readable(f"error {reply.error.code}: {reply.error.reason}")
+    try:
+        if kind_of(reply) == MessageType.TRAIN:
+            return _arrays_fault(reply.content, reference) or _metrics_fault(reply.content, weight)
+        return _metrics_fault(reply.content, weight) if kind_of(reply) == MessageType.EVALUATE else None
+    except Exception as error:  # a reply may hold anything
+        return readable(f"cannot be read: {type(error).__name__}: {error}")
+
+
+def readable(text: str) -> str:
+    """Text that came from a client, cut and without control characters.
+
+    >>> readable("a" * 300)[-3:], readable("no" + chr(7))
+    ('...', 'no?')
+    """
+    clean = "".join(sign if sign.isprintable() else "?" for sign in text[: LONGEST + 1])
+    return clean if len(clean) <= LONGEST else clean[: LONGEST - 3] + "..."
+
+
+def kind_of(message: Message) -> str:
+    """What a message asks for or answers, without a user's own ending as in "train.first_half"."""
+    kind: str = message.metadata.message_type.partition(".")[0]
+    return kind
+
+
+def _arrays_fault(content: RecordDict, reference: Arrays) -> str | None:
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        return f"must hold one ArrayRecord, got {len(records)}"
+    if list(records[0]) != list(reference):
+        return "the names of its arrays are not those of the model, in order"
+    for name, expected in reference.items():
+        found = _array_fault(records[0][name], expected)
+        if found:
+            return f"array {name!r} {found}"
+    return None
+
+
+def _array_fault(array: Array, expected: np.ndarray[Any, Any]) -> str | None:
+    values = array.numpy()
+    if values.shape != expected.shape or values.dtype != expected.dtype:
+        return f"must be {expected.dtype} of shape {expected.shape}, got {values.dtype} of shape {values.shape}"
+    return None if np.isfinite(values).all() else "is not finite"
+
+
+def _metrics_fault(content: RecordDict, weight: str | None) -> str | None:
+    records = list(content.metric_records.values())
+    if len(records) != 1:
+        return f"must hold one MetricRecord, got {len(records)}"
+    for name, value in records[0].items():
+        if not all(isfinite(one) for one in (value if isinstance(value, list) else [value])):
+            return readable(f"metric {name!r} is not finite")
+    if weight is None:
+        return None
+    found = records[0].get(weight)
+    if not isinstance(found, int | float) or found <= 0:
+        return readable(f"metric {weight!r} must be a positive number, got {found}")
+    return None

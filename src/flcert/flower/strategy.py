@@ -1,0 +1,135 @@
+"""What groups train with: any strategy of Flower's, or flcert's own rules as one."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Strategy
+from torch import nn
+
+from flcert.aggregators import Aggregator, Round
+from flcert.errors import InputError
+from flcert.registry import source_digest
+from flcert.training.local import Replica
+
+MINIMUMS = ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes")
+
+
+class RuleStrategy(FedAvg):
+    """A rule of ``flcert.aggregators`` as a Flower strategy: the arithmetic is that of ``flcert run``, bit for bit.
+
+    Flower's own FedAvg averages models; flcert averages what they moved by and adds it, which rounds differently.
+
+    Args:
+        module: the group's model, made for training.
+        rule: how updates become one.
+    """
+
+    def __init__(self, module: nn.Module, rule: Aggregator) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self._replica, self._rule = Replica(module), rule
+        self._state = self._replica.read()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The messages of a round; the model that they carry is where updates start from."""
+        self._state = self._vector(arrays)
+        messages: Iterable[Message] = super().configure_train(server_round, arrays, config, grid)
+        return messages
+
+    def aggregate_train(
+        self,
+        server_round: int,  # noqa: ARG002 (Flower's signature)
+        replies: Iterable[Message],
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The model after the round."""
+        usable, _ = self._check_and_log_replies(replies, is_train=True)
+        if not usable:
+            return None, None
+        contents = [reply.content for reply in usable]
+        arrays = [next(iter(content.array_records.values())) for content in contents]
+        sizes = [next(iter(content.metric_records.values()))[self.weighted_by_key] for content in contents]
+        brought = Round(
+            updates=torch.stack([self._vector(one) - self._state for one in arrays]),
+            sizes=torch.tensor(sizes),
+            num_parameters=self._replica.num_parameters,
+        )
+        self._replica.write(self._state + self._rule(brought))
+        metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key)
+        return ArrayRecord(self._replica.module.state_dict()), metrics
+
+    def _vector(self, arrays: ArrayRecord) -> torch.Tensor:
+        self._replica.module.load_state_dict(arrays.to_torch_state_dict())
+        return self._replica.read()
+
+
+def distinct(factory: Callable[[], Strategy], number: int) -> list[Strategy]:
+    """One strategy for each group from the factory, refused where groups would share something."""
+    made = []
+    for _ in range(number):
+        try:
+            made.append(factory())
+        except Exception as error:  # a user's code may raise anything
+            raise InputError(f"the strategy's factory raised {type(error).__name__}: {error}") from error
+        if not isinstance(made[-1], Strategy):
+            raise InputError(f"the factory must return a Flower strategy, got {type(made[-1]).__name__}")
+        _refuse_sampling(made[-1])
+    if len({id(strategy) for strategy in made}) < number:
+        raise InputError("the factory must return a new strategy at each call; one object cannot serve two groups")
+    return made
+
+
+def never_wait(strategy: Strategy) -> None:
+    """Set the strategy's minimum numbers of nodes to zero: who takes part is settled, and it would wait for ever."""
+    for name in MINIMUMS:
+        if hasattr(strategy, name):
+            setattr(strategy, name, 0)
+    for inner in _inside(strategy):
+        never_wait(inner)
+
+
+def weight_of(strategy: Strategy) -> str | None:
+    """The metric that a strategy, or one that it wraps, weighs clients by."""
+    name = getattr(strategy, "weighted_by_key", None)
+    return name if isinstance(name, str) else next(filter(None, map(weight_of, _inside(strategy))), None)
+
+
+def described(strategy: Strategy) -> str:
+    """A strategy's class and settings in words; for a class that is not Flower's or ours, its source too.
+
+    Settings that are neither numbers nor texts, such as functions, are not covered.
+
+    >>> described(FedAvg()).partition(",")[0]
+    "FedAvg(arrayrecord_key='arrays'"
+    """
+    kind = type(strategy)
+    settings = {name: _setting(value) for name, value in vars(strategy).items() if not name.startswith("_")}
+    shown = ", ".join(f"{name}={settings[name]}" for name in sorted(settings) if settings[name])
+    own = kind.__module__.partition(".")[0] not in ("flwr", "flcert", "__main__")
+    source = f" of {source_digest(f'{kind.__module__}:{kind.__qualname__}')}" if own else ""
+    return f"{kind.__qualname__}({shown}){source}"
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, Strategy):  # one that wraps another
+        return described(value)
+    return repr(value) if value is None or isinstance(value, int | float | str) else ""
+
+
+def _refuse_sampling(strategy: Strategy) -> None:
+    fraction = getattr(strategy, "fraction_train", 1.0)
+    if fraction != 1.0:
+        raise InputError(
+            f"fraction_train must be 1.0, got {fraction}: Flower draws nodes from a generator that all groups share; "
+            "give recipe.participation instead"
+        )
+    for inner in _inside(strategy):
+        _refuse_sampling(inner)
+
+
+def _inside(strategy: Strategy) -> list[Strategy]:
+    """Strategies that this one wraps."""
+    return [value for value in vars(strategy).values() if isinstance(value, Strategy)]

@@ -1,0 +1,146 @@
+"""Malicious clients over Flower: whatever one of them sends, all other groups' models keep their bytes."""
+
+import pytest
+from flwr.app import Message, MessageType, RecordDict
+from flwr.serverapp.strategy import FedAvg, FedMedian, Krum
+from flwr.serverapp.strategy.strategy_utils import sample_nodes
+
+from flcert.errors import InputError, RunError
+from flcert.flower import GroupGrid
+from flcert.rundir import RunDirectory
+from tests.flower.faulty_client import FAULTS
+from tests.flower.models import group_of, model_bytes
+
+VICTIM = 3  # the partition whose client is malicious
+REASONS = {
+    "nan": "array 'layers.1.weight' is not finite",
+    "infinite": "array 'layers.1.weight' is not finite",
+    "wrong shape": "array 'layers.1.weight' must be float32 of shape (64, 64), got float32 of shape (1, 64)",
+    "wrong type": "array 'layers.1.weight' must be float32 of shape (64, 64), got float64 of shape (64, 64)",
+    "wrong names": "the names of its arrays are not those of the model, in order",
+    "wrong order": "the names of its arrays are not those of the model, in order",
+    "no arrays": "must hold one ArrayRecord, got 0",
+    "two records": "must hold one ArrayRecord, got 2",
+    "no metrics": "must hold one MetricRecord, got 0",
+    "no weight": "metric 'num-examples' must be a positive number, got None",
+    "negative weight": "metric 'num-examples' must be a positive number, got -5",
+    "weight not finite": "metric 'num-examples' is not finite",
+    "raises": "error 2: sabotage",
+}
+USED = ("scaled", "reversed", "huge weight")  # nothing is wrong with them but what they say
+
+
+@pytest.fixture
+def untouched(network, train, tmp_path):
+    return train(network(), directory=tmp_path / "untouched").ensemble
+
+
+def check_others(attacked, untouched, victim=VICTIM):
+    group, before, after = group_of(untouched, victim), model_bytes(untouched), model_bytes(attacked)
+    assert len([model for model in before if model]) > 2  # there are other groups
+    assert [model for other, model in enumerate(after) if other != group] == [
+        model for other, model in enumerate(before) if other != group
+    ]
+    return group, before[group] != after[group]
+
+
+@pytest.mark.parametrize("fault", [*REASONS, *USED])
+def test_whatever_a_client_sends_other_groups_keep_their_bytes(fault, network, train, untouched):
+    result = train(network({VICTIM: fault}))
+    group, changed = check_others(result.ensemble, untouched)
+    assert changed
+    dropped = RunDirectory.open(result.directory).manifest()["groups"][group]["dropped"]
+    if fault in USED:
+        assert not any(one["round"] == 1 for one in dropped)
+    else:
+        assert dropped == [{"round": n, "user": "client-0003", "reason": REASONS[fault]} for n in (1, 2, 3)]
+
+
+def test_every_fault_that_a_process_survives_is_tried():
+    assert {*REASONS, *USED, "other metrics", "hangs", "exits"} == {*FAULTS, "raises"}
+
+
+@pytest.mark.parametrize("strategy", [FedAvg, FedMedian, Krum], ids=lambda strategy: strategy.__name__)
+@pytest.mark.parametrize("fault", ["nan", "wrong shape", "scaled", "raises", "other metrics"])
+def test_groups_are_apart_with_flower_s_strategies_too(fault, strategy, network, train, tmp_path):
+    untouched = train(network(), strategy=strategy, directory=tmp_path / "untouched").ensemble
+    check_others(train(network({VICTIM: fault}), strategy=strategy).ensemble, untouched)
+
+
+def test_a_client_that_never_answers_is_dropped_after_the_timeout(network, train, untouched):
+    result = train(network(silent=[VICTIM]), timeout=0.1)
+    group, changed = check_others(result.ensemble, untouched)
+    assert changed
+    dropped = RunDirectory.open(result.directory).manifest()["groups"][group]["dropped"]
+    assert [(one["round"], one["reason"]) for one in dropped] == [(n, "no reply within 0.1 seconds") for n in (1, 2, 3)]
+
+
+def test_a_group_of_which_nobody_answers_fails_alone_and_is_charged(network, train, untouched):
+    group = group_of(untouched, VICTIM)
+    members = untouched.grouping.members[group].tolist()
+    result = train(network(dict.fromkeys(members, "nan")))
+    check_others(result.ensemble, untouched)
+    assert result.ensemble.failures == {group: "no reply of any client could be used"}
+    assert result.guarantee.num_failed == 1
+    assert (RunDirectory.open(result.directory).array("votes")[group] == -1).all()
+    assert len(result.ensemble.grouping) == len(untouched.grouping)
+
+
+class Explosive(FedAvg):
+    """Raises in the second round of the group that has the most clients."""
+
+    def aggregate_train(self, server_round, replies):
+        if server_round == 2 and len(replies := list(replies)) == 4:
+            raise RuntimeError("boom")
+        return super().aggregate_train(server_round, replies)
+
+
+def test_a_strategy_that_raises_fails_its_own_group(network, train, tmp_path):
+    plain = train(network(), strategy=FedAvg, directory=tmp_path / "plain").ensemble
+    (largest,) = [group for group, size in enumerate(plain.grouping.sizes) if size == 4]
+    result = train(network(), strategy=Explosive)
+    assert result.ensemble.failures == {largest: "RuntimeError: boom"}
+    check_others(result.ensemble, plain, victim=plain.grouping.members[largest][0])
+
+
+def test_a_run_of_which_no_group_has_a_model_fails(network, train):
+    with pytest.raises(RunError, match=r"no group could be trained; group 0: no reply of any client could be used"):
+        train(network(dict.fromkeys(range(9), "nan")))
+
+
+def test_a_group_cannot_reach_another_group_s_nodes(network):
+    grid = network()
+    mine, other = list(grid.get_node_ids())[:2]
+    view = GroupGrid(grid, {"ann": mine}, reference={})
+    assert view.get_node_ids() == [mine]
+    assert [node.node_id for node in view.get_nodes()] == [mine]
+    with pytest.raises(RunError, match="is not of this group; nothing was sent"):
+        view.push_messages([Message(RecordDict(), node, MessageType.QUERY) for node in (mine, other)])
+    assert grid.log == []
+    (foreign,) = grid.push_messages([Message(RecordDict(), other, MessageType.QUERY)])
+    assert view.pull_messages([foreign]) == []
+    with pytest.raises(RunError, match="set_run belongs to"):
+        view.set_run(None)
+
+
+def test_a_reply_in_another_node_s_name_is_dropped(network):
+    grid = network()
+    mine, other = list(grid.get_node_ids())[:2]
+    view = GroupGrid(grid, {"ann": mine}, reference={})
+    (name,) = view.push_messages([Message(RecordDict(), mine, MessageType.QUERY)])
+    grid.waiting[name].metadata.__dict__["_src_node_id"] = other
+    assert view.pull_messages([name]) == []
+    assert [one.reason for one in view.dropped] == ["it came from another node"]
+
+
+def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_stopped(network, monkeypatch):
+    monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda _: None)
+    view = GroupGrid(network(), {"ann": 1}, reference={})
+    with pytest.raises(RunError, match="waits for more nodes than the 1 that take part"):
+        sample_nodes(view, min_available_nodes=2, sample_size=1)
+
+
+def test_one_strategy_object_cannot_serve_two_groups(network, train):
+    shared = FedAvg()
+    with pytest.raises(InputError, match="must return a new strategy at each call"):
+        train(network(), strategy=lambda: shared)

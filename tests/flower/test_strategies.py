@@ -1,0 +1,95 @@
+"""Flower's strategies as base algorithms, unchanged."""
+
+import pytest
+from flwr.serverapp import strategy as strategies
+from flwr.serverapp.strategy import FedAvg
+
+from flcert.config import Sampled
+from flcert.errors import InputError
+from flcert.flower.strategy import described
+from flcert.registry import Choice
+from flcert.rundir import RunDirectory
+from flcert.training import Recipe
+from tests.flower.models import model_bytes
+
+FACTORIES = {
+    "FedAvg": FedAvg,
+    "FedMedian": strategies.FedMedian,
+    "FedTrimmedAvg": lambda: strategies.FedTrimmedAvg(beta=0.3),
+    "Krum": lambda: strategies.Krum(num_malicious_nodes=1),
+    "MultiKrum": lambda: strategies.MultiKrum(num_malicious_nodes=0, num_nodes_to_select=2),
+    "FedProx": lambda: strategies.FedProx(proximal_mu=0.1),
+    "FedAdam": strategies.FedAdam,
+    "FedAvgM": lambda: strategies.FedAvgM(server_momentum=0.5),
+    "FedYogi": strategies.FedYogi,
+    "FedAdagrad": strategies.FedAdagrad,
+}
+SAME_AS_FEDAVG = {"FedAvg", "FedProx"}  # what FedProx changes is the clients' part
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_a_strategy_trains_every_group(name, network, train, tmp_path):
+    result = train(network(), strategy=FACTORIES[name])
+    assert not result.ensemble.failures
+    assert result.ensemble.trained == sum(size > 0 for size in result.ensemble.grouping.sizes)
+    assert not result.ensemble.diverged()
+    average = train(network(), strategy=FedAvg, directory=tmp_path / "average")
+    assert (model_bytes(result.ensemble) == model_bytes(average.ensemble)) == (name in SAME_AS_FEDAVG)
+    recorded = RunDirectory.open(result.directory)
+    assert recorded.manifest()["network"]["strategy"].startswith(f"{name}(")
+    assert recorded.config().recipe.aggregator.name == "flower"
+
+
+def test_a_group_has_clients_enough_for_these_tests(network, train):
+    assert max(train(network()).ensemble.grouping.sizes) >= 4
+
+
+@pytest.mark.timeout(60)
+def test_a_group_of_one_trains_although_flower_s_minimum_is_two(network, train):
+    result = train(network(), strategy=FedAvg, groups=Sampled(kind="sampled", num_groups=2, group_size=1))
+    assert (result.ensemble.trained, result.ensemble.failures) == (2, {})
+
+
+def test_a_strategy_s_description_has_its_settings():
+    assert described(strategies.Krum(num_malicious_nodes=1)) != described(strategies.Krum(num_malicious_nodes=2))
+    assert "num_malicious_nodes=1" in described(strategies.Krum(num_malicious_nodes=1))
+    wrapped = strategies.DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.1, 1.0, 5)
+    assert "strategy=FedAvg(" in described(wrapped)
+    assert described(Own()).startswith("Own(")
+    assert " of " in described(Own())
+
+
+class Own(FedAvg):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": lambda: FedAvg(fraction_train=0.5)}, "fraction_train must be 1.0, got 0.5"),
+        ({"strategy": lambda: 3}, "the factory must return a Flower strategy, got int"),
+        ({"strategy": lambda: 1 / 0}, "the strategy's factory raised ZeroDivisionError"),
+        (
+            {"strategy": FedAvg, "recipe": Recipe(aggregator=Choice(name="median"))},
+            "give a strategy or recipe.aggregator, not both, got 'median'",
+        ),
+        ({"recipe": Recipe(aggregator=Choice(name="fltrust"))}, "aggregator 'fltrust' needs a root set"),
+        ({"recipe": Recipe(rounds=2, evaluate_at=(1,))}, r"recipe.evaluate_at cannot be used with Flower, got \(1,\)"),
+        ({"timeout": 0}, "timeout must be positive, got 0"),
+        ({"concurrent": 0}, "concurrent must be at least 1, got 0"),
+        ({"initial": {}}, r"initial arrays must fit the model, which has shape \(64,\) for 'layers.1.bias'"),
+        ({"groups": 10}, r"num_groups must be in \[1, num_clients=9\], got 10"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anybody_trains(options, message, network, train, tmp_path):
+    grid = network()
+    with pytest.raises(InputError, match=message):
+        train(grid, **options)
+    assert not any(kind == "train" for _, kind in grid.log)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_groups_start_from_arrays_that_are_given(network, train, tmp_path):
+    first = train(network(), directory=tmp_path / "first").ensemble
+    start = first.load(first.model_keys()[0])
+    assert model_bytes(train(network(), initial=start).ensemble) != model_bytes(first)
