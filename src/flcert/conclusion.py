@@ -22,8 +22,8 @@ from flcert.rundir import RunDirectory
 from flcert.training import Ensemble, Progress, Recipe
 from flcert.training.fill import silent
 from flcert.training.group import recipe_sources
+from flcert.training.panel import Votes
 from flcert.training.rounds import num_participants
-from flcert.training.vote import Votes
 
 FLOWER = "flower"  # in a configuration: data and algorithm are those of Flower clients and a Flower strategy
 VERSIONED = ("flcert", "torch", "numpy", "scipy", "safetensors", "scikit-learn")

@@ -80,11 +80,11 @@ def _labels_with(counts: Counts, row: int, votes: int) -> IntArray:
 
 
 def predicted_labels(scores: NDArray[np.floating]) -> IntArray:
-    """One model's votes from its (inputs x labels) scores: the highest, the smallest index on a tie.
+    """Votes from scores, whose last dimension is the labels: the highest, the smallest index on a tie.
 
     A score that is not a number never wins; a model that has nothing else votes for label 0.
     """
-    labels: IntArray = np.where(np.isnan(scores), -np.inf, scores).argmax(axis=1)
+    labels: IntArray = np.where(np.isnan(scores), -np.inf, scores).argmax(axis=-1)
     return labels
 
 

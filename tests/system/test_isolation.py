@@ -15,8 +15,8 @@ from flcert.grouping import hashed
 from flcert.registry import Choice
 from flcert.store import Store
 from flcert.training import Recipe, train
+from flcert.training.panel import panel
 from flcert.training.train import train_groups, votes_on_test_set
-from flcert.training.vote import model_votes
 from tests.saboteur import MODE, VICTIM_SIZE
 
 RECIPE = Recipe(
@@ -192,8 +192,8 @@ def test_votes_do_not_depend_on_the_engine_the_order_or_what_voted_before(store)
     assert np.array_equal(voted, ensemble.votes(FEDERATION.test_inputs))
     assert np.array_equal(voted, ensemble.votes(FEDERATION.test_inputs))
     for group, key in ensemble.model_keys().items():
-        alone = model_votes(ensemble.new_module(group), ensemble.load(key), FEDERATION.test_inputs)
-        assert np.array_equal(voted[group], alone)
+        alone = panel([ensemble.voter(group, key)], FEDERATION.input_shape, FEDERATION.num_labels)
+        assert np.array_equal(voted[group], alone.votes(FEDERATION.test_inputs)[0])
 
 
 def test_votes_on_one_test_set_are_not_taken_for_those_on_another(store):

@@ -321,6 +321,5 @@ def test_votes_of_the_ensemble_are_those_of_its_models(federation, grouping, rec
         if keys is None:
             assert set(votes[group]) == {-1}
             continue
-        module = ensemble.new_module(group).eval()
-        module.load_state_dict({name: torch.from_numpy(array) for name, array in ensemble.load(keys[3]).items()})
+        module = ensemble.module(group)
         assert np.array_equal(votes[group], module(torch.from_numpy(federation.test_inputs)).argmax(1).numpy())

@@ -10,6 +10,7 @@ from flcert.models.cnn import CNN
 from flcert.models.lstm import LSTM
 from flcert.models.mlp import MLP
 from flcert.models.resnet20 import ResNet20
+from flcert.models.stacking import Stackable, stackable
 from flcert.registry import Choice
 from flcert.seeding import derive
 
@@ -20,7 +21,7 @@ MODELS: dict[str, registry.Factory] = {
     "resnet20": ResNet20,
 }
 
-__all__ = ["MODELS", "build", "check_output"]
+__all__ = ["MODELS", "Stackable", "build", "check_output", "stackable"]
 
 
 def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: int) -> nn.Module:
@@ -33,17 +34,17 @@ def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: i
     return model
 
 
-def check_output(model: nn.Module, example: torch.Tensor, num_labels: int) -> None:
+def check_output(module: nn.Module, example: torch.Tensor, num_labels: int) -> None:
     """Refuse a model that does not turn one example into one score for each label."""
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+    if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InputError("the model has no parameters to train")
-    for name, parameter in model.named_parameters():
+    for name, parameter in module.named_parameters():
         if parameter.dtype != torch.float32:
             raise InputError(f"the model's parameters must be float32, got {parameter.dtype} for {name!r}")
-    model.eval()
+    module.eval()
     with torch.no_grad():
         try:
-            scores = model(example[None])
+            scores = module(example[None])
         except Exception as error:  # a user's code may raise anything
             reason = f"{type(error).__name__}: {error}"
             raise InputError(f"the model cannot read an input of shape {tuple(example.shape)}: {reason}") from None
@@ -55,3 +56,17 @@ def check_output(model: nn.Module, example: torch.Tensor, num_labels: int) -> No
             f"the model must give one score for each of the {num_labels} labels, "
             f"shape (1, {num_labels}), got {tuple(scores.shape)}"
         )
+    if stackable(module):
+        _check_stacked(module, example, scores)
+
+
+def _check_stacked(module: nn.Module, example: torch.Tensor, scores: torch.Tensor) -> None:
+    """Refuse a module whose stacked form computes something else than the module."""
+    weights = {name: torch.stack([value, value]) for name, value in module.state_dict().items()}
+    with torch.no_grad():
+        try:
+            stacked = module.stacked(weights)(example)  # type: ignore[operator]
+        except Exception as error:  # a user's code may raise anything
+            raise InputError(f"the model's stacked form raised {type(error).__name__}: {error}") from None
+    if stacked.shape != (2, scores.shape[1]) or not torch.allclose(stacked, scores.expand(2, -1), 1e-3, 1e-4):
+        raise InputError("the model's stacked form must give the scores that the model gives, one row for each model")

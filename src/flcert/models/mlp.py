@@ -1,11 +1,15 @@
 """A fully connected network."""
 
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from math import prod
 from typing import Annotated
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
+
+from flcert.models.stacking import aligned
 
 
 class MLP(nn.Module):
@@ -33,4 +37,20 @@ class MLP(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Scores, (inputs x labels)."""
         scores: Tensor = self.layers(inputs)
+        return scores
+
+    def stacked(self, weights: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
+        """Many models at once, see ``models.Stackable``: each layer is one batched product."""
+        names = [name for name, layer in self.layers.named_children() if isinstance(layer, nn.Linear)]
+        dense = [aligned(weights[f"layers.{name}.weight"].transpose(1, 2), 1, 2) for name in names]
+        biases = [aligned(weights[f"layers.{name}.bias"][:, None], 2) for name in names]
+        num_labels = weights[f"layers.{names[-1]}.bias"].shape[1]
+
+        def scores(example: Tensor) -> Tensor:
+            row = aligned(example.reshape(1, 1, -1), 2).expand(len(dense[0]), -1, -1)
+            hidden = torch.baddbmm(biases[0], row, dense[0])
+            for weight, bias in zip(dense[1:], biases[1:], strict=True):
+                hidden = torch.baddbmm(bias, hidden.relu_(), weight)
+            return hidden[:, 0, :num_labels]
+
         return scores

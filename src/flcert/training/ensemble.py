@@ -1,19 +1,23 @@
 """The trained models of all groups, and their votes."""
 
-from collections.abc import Callable
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from flcert import models
 from flcert.errors import InputError
 from flcert.grouping import Grouping
+from flcert.isolation import one_thread
 from flcert.store import Arrays
+from flcert.training.panel import Panel, Voter, Votes, chunks, loaded, panel, seats
 from flcert.training.recipe import Recipe
-from flcert.training.vote import Votes, model_votes
 from flcert.voting import NO_VOTE
 
 
@@ -59,24 +63,77 @@ class Ensemble:
             if not all(np.isfinite(array).all() for array in self.load(key).values())
         }
 
-    def new_module(self, group: int) -> nn.Module:
-        """A module that the group's arrays fit into, made as it was for training."""
+    @property
+    def seats(self) -> int:
+        """How many models can be asked together."""
+        return seats(self.recipe, self.input_shape, self.num_labels)
+
+    def owners(self, rounds: int | None = None) -> dict[str, int]:
+        """The last group of each model, by the model's key: sampled groups can be the same and share one."""
+        return {key: group for group, key in self.model_keys(rounds).items()}
+
+    def voter(self, group: int, key: str) -> Voter:
+        """A group's model."""
+        return Voter(self.recipe.of_group(group), self.load(key))
+
+    def module(self, group: int) -> nn.Module:
+        """A group's model as the torch module that it is."""
+        keys = self.keys[group]
+        if keys is None:
+            raise InputError(f"group {group} has no model")
         recipe = self.recipe.of_group(group)
-        return models.build(recipe.model, self.input_shape, self.num_labels, recipe.seed)
+        return loaded(recipe, self.load(keys[recipe.rounds]), self.input_shape, self.num_labels)
+
+    def panels(self) -> Iterator[tuple[Sequence[str], Panel]]:
+        """The models by their keys, as many together as can be asked together."""
+        owners = self.owners()
+        for keys in chunks(list(owners), self.seats):
+            voters = [self.voter(owners[key], key) for key in keys]
+            yield keys, panel(voters, self.input_shape, self.num_labels)
 
     def votes(self, inputs: NDArray[np.generic]) -> Votes:
         """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
-        checked = checked_inputs(inputs, self.input_shape, self.input_dtype)
-        table = np.full((len(self.keys), len(checked)), NO_VOTE, dtype=np.int32)
-        for group, key in self.model_keys().items():
-            table[group] = self._votes_of(group, key, checked)
+        return Electorate(self, self.panels()).votes(inputs)
+
+
+class Electorate:
+    """The models of an ensemble, asked by several threads at once.
+
+    Args:
+        ensemble: whose models.
+        panels: its panels; a list of them can be asked again and again.
+        threads: how many; by default one for each core. Each computes alone, so their number changes no vote.
+    """
+
+    def __init__(
+        self, ensemble: Ensemble, panels: Iterable[tuple[Sequence[str], Panel]], threads: int | None = None
+    ) -> None:
+        self.ensemble, self._panels, self._threads = ensemble, panels, threads or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._threads, "voter", torch.set_num_threads, (1,))
+
+    def votes(self, inputs: NDArray[np.generic]) -> Votes:
+        """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
+        checked = checked_inputs(inputs, self.ensemble.input_shape, self.ensemble.input_dtype)
+        rows: dict[str, Votes] = {}
+        waiting: deque[tuple[Sequence[str], Future[Votes]]] = deque()
+        with one_thread():
+            for keys, together in self._panels:
+                waiting.append((keys, self._pool.submit(together.votes, checked)))
+                if len(waiting) > self._threads:  # panels that are made on the way must not pile up
+                    _collect(rows, *waiting.popleft())
+            while waiting:
+                _collect(rows, *waiting.popleft())
+        table = np.full((len(self.ensemble.keys), len(checked)), NO_VOTE, dtype=np.int32)
+        for group, key in self.ensemble.model_keys().items():
+            table[group] = rows[key]
         return table
 
-    def _votes_of(self, group: int, key: str, inputs: NDArray[np.generic]) -> Votes:
-        try:
-            return model_votes(self.new_module(group), self.load(key), inputs, self.recipe.smoothing)
-        except IndexError as error:  # a token beyond the vocabulary
-            raise InputError(f"the model of group {group} cannot read these inputs: {error}") from None
+
+def _collect(rows: dict[str, Votes], keys: Sequence[str], answer: "Future[Votes]") -> None:
+    try:
+        rows.update(zip(keys, answer.result(), strict=True))
+    except IndexError as error:  # a token beyond the vocabulary
+        raise InputError(f"the models cannot read these inputs: {error}") from None
 
 
 def checked_inputs(inputs: NDArray[np.generic], input_shape: tuple[int, ...], input_dtype: str) -> NDArray[np.generic]:

@@ -1,6 +1,6 @@
 """Computing what the store lacks: the one loop behind training and voting."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -63,7 +63,7 @@ def fill(
         jobs: by name; equal names are one job.
         report: called with the number done and the total.
     """
-    states = {name: _state(store, job) for name, job in jobs.items()}
+    states = {name: state(store, job.keys.values()) for name, job in jobs.items()}
     missing = [name for name, state in states.items() if state != "present"]
     failures: dict[str, str] = {}
     reused = len(jobs) - len(missing)
@@ -81,8 +81,9 @@ def fill(
     return Tally(len(missing) - len(failures), reused, damaged, failures)
 
 
-def _state(store: Store, job: Job[Task]) -> str:
+def state(store: Store, keys: Iterable[str]) -> str:
+    """Whether all these results are "present"; else they are "absent" or "damaged"."""
     try:
-        return "present" if all(store.read(key) is not None for key in job.keys.values()) else "absent"
+        return "present" if all(store.read(key) is not None for key in keys) else "absent"
     except IntegrityError:
         return "damaged"

@@ -20,11 +20,12 @@ from flcert.registry import Choice
 from flcert.store import Arrays, Store
 from flcert.training import augmentation
 from flcert.training.ensemble import Ensemble
-from flcert.training.fill import Job, Progress, fill, silent
+from flcert.training.fill import Job, Progress, fill, silent, state
 from flcert.training.group import GroupTask, group_key, recipe_sources, train_group
 from flcert.training.local import Replica
+from flcert.training.panel import Votes, chunks
 from flcert.training.recipe import Recipe
-from flcert.training.vote import Votes, VoteTask, rank_on_test_set, vote_on_test_set, votes_key
+from flcert.training.vote import VoteTask, rank_on_test_set, vote_on_test_set, votes_key
 from flcert.voting import NO_VOTE
 
 
@@ -113,15 +114,11 @@ def votes_on_test_set(
         trigger: stamped on the inputs, if given.
     """
     model_keys, digest = ensemble.model_keys(rounds), workers.federation.test_digest()
-    key_of = partial(votes_key, inputs_digest=digest, smoothing=ensemble.recipe.smoothing, trigger=trigger)
-    jobs = {
-        key: Job({0: key_of(key)}, partial(_vote_task, ensemble, group, key, trigger))
-        for group, key in model_keys.items()
-    }
-    _fill_votes(store, workers, _stored_votes, jobs, partial(progress, "vote"))
+    keys = {key: votes_key(key, digest, ensemble.recipe.smoothing, trigger) for key in model_keys.values()}
+    _fill_votes(vote_on_test_set, workers, ensemble, rounds, keys, store, partial(progress, "vote"), trigger)
     table = np.full((len(ensemble.keys), len(workers.federation.test_labels)), NO_VOTE, dtype=np.int32)
     for group, key in model_keys.items():
-        table[group] = load_model(store, jobs[key].keys[0])["votes"]
+        table[group] = load_model(store, keys[key])["votes"]
     return table
 
 
@@ -135,22 +132,46 @@ def ranks_on_test_set(
     if ensemble.recipe.smoothing:
         raise InputError("a run-off needs the scores of models; with recipe.smoothing there are only votes")
     model_keys, digest = ensemble.model_keys(), workers.federation.test_digest()
-    jobs = {
-        key: Job({0: votes_key(key, digest, what="ranks")}, partial(_vote_task, ensemble, group, key, None))
-        for group, key in model_keys.items()
-    }
-    _fill_votes(store, workers, _stored_ranks, jobs, partial(progress, "rank"))
-    return [load_model(store, jobs[key].keys[0])["ranks"] for key in model_keys.values()]  # type: ignore[misc]
+    keys = {key: votes_key(key, digest, what="ranks") for key in model_keys.values()}
+    _fill_votes(rank_on_test_set, workers, ensemble, ensemble.recipe.rounds, keys, store, partial(progress, "rank"))
+    return [load_model(store, keys[key])["ranks"] for key in model_keys.values()]  # type: ignore[misc]
 
 
 def _fill_votes(
-    store: Store,
-    workers: Workers,
     function: Callable[[Federation, VoteTask], dict[int, Arrays]],
-    jobs: dict[str, Job[VoteTask]],
+    workers: Workers,
+    ensemble: Ensemble,
+    rounds: int,
+    keys: dict[str, str],
+    store: Store,
     report: Callable[[int, int], None],
+    trigger: Choice | None = None,
 ) -> None:
-    tally = fill(store, workers, function, jobs, report)
+    """Let the models vote whose results the store lacks, as many together as can be asked together.
+
+    Args:
+        function: makes the results of a panel of models.
+        workers: where.
+        ensemble: the trained groups.
+        rounds: after which round.
+        keys: under which key the results of each model belong, by the model's key.
+        store: where.
+        report: called with the number of models done and their total.
+        trigger: stamped on the inputs, if given.
+    """
+    lacking = [key for key, result in keys.items() if state(store, [result]) != "present"]
+    owners, there = ensemble.owners(rounds), len(keys) - len(lacking)
+    jobs = {
+        chunk[0]: Job(
+            {seat: keys[key] for seat, key in enumerate(chunk)}, partial(_vote_task, ensemble, owners, chunk, trigger)
+        )
+        for chunk in chunks(lacking, ensemble.seats)
+    }
+
+    def report_models(done: int, _: int) -> None:
+        report(there + min(done * ensemble.seats, len(lacking)), len(keys))
+
+    tally = fill(store, workers, function, jobs, report_models)
     for key, reason in tally.failures.items():
         raise RunError(f"the model of key {key} cannot vote: {reason}")
 
@@ -262,13 +283,5 @@ def _itself(task: GroupTask) -> GroupTask:
     return task
 
 
-def _vote_task(ensemble: Ensemble, group: int, key: str, trigger: Choice | None) -> VoteTask:
-    return VoteTask(ensemble.recipe.of_group(group), ensemble.load(key), trigger)
-
-
-def _stored_votes(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
-    return {0: {"votes": vote_on_test_set(federation, task)}}
-
-
-def _stored_ranks(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
-    return {0: {"ranks": rank_on_test_set(federation, task)}}
+def _vote_task(ensemble: Ensemble, owners: dict[str, int], keys: Sequence[str], trigger: Choice | None) -> VoteTask:
+    return VoteTask(tuple(ensemble.voter(owners[key], key) for key in keys), trigger)

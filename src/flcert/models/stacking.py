@@ -1,0 +1,40 @@
+"""What modules need to put many models into one pass."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+LANE = 16  # floats in 64 bytes, the widest vector of a processor
+
+
+@runtime_checkable
+class Stackable(Protocol):
+    """A module that can put many models of its kind into one pass; optional, and much faster for small models."""
+
+    def stacked(self, weights: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
+        """What turns one input into the scores of all models, (models x labels).
+
+        Nothing of one model may reach the scores of another, and a model must have the same scores in any place. Use
+        batched products in which each model's matrices start at a multiple of 64 bytes, see ``aligned``.
+
+        Args:
+            weights: the entries of the models' ``state_dict``, each with the models as its first dimension.
+        """
+
+
+def stackable(module: nn.Module) -> bool:
+    """Whether the very class of this module says how to stack it; a subclass may compute something else."""
+    return callable(vars(type(module)).get("stacked"))
+
+
+def aligned(tensor: Tensor, *dimensions: int) -> Tensor:
+    """A copy with zeros at the end of these dimensions, so that their sizes are multiples of 16 numbers.
+
+    Products start differently, and so may round differently, at addresses that are no multiple of a vector's size.
+    """
+    padding = [0, 0] * tensor.ndim
+    for dimension in dimensions:
+        padding[2 * (tensor.ndim - 1 - dimension) + 1] = -tensor.shape[dimension] % LANE
+    return functional.pad(tensor, padding).contiguous()

@@ -1,0 +1,164 @@
+"""Models that are asked together: many in one pass of batched products, or one alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from flcert import models
+from flcert.certify import ranked
+from flcert.isolation import one_thread
+from flcert.models import Stackable
+from flcert.store import Arrays
+from flcert.training.local import Replica
+from flcert.training.recipe import Recipe
+from flcert.training.smoothing import Smoothing
+from flcert.voting import count, predicted_labels, winners
+
+SEATS = 16  # models in a stack; fixed, and empty seats are filled with zeros, so that no product changes its shape
+BATCH = 500  # inputs that are scored before their scores are turned into votes
+
+Item = TypeVar("Item")
+Inputs = NDArray[np.generic]
+Votes = NDArray[np.int32]
+Ranks = NDArray[np.uint8] | NDArray[np.uint16]
+Scores = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Voter:
+    """One model.
+
+    Args:
+        recipe: of its group; the module is made as it was for training.
+        arrays: what was trained.
+    """
+
+    recipe: Recipe
+    arrays: Arrays
+
+
+class Panel(Protocol):
+    """Models that are loaded and ready to vote."""
+
+    def votes(self, inputs: Inputs) -> Votes:
+        """What each model predicts for each input, (models x inputs)."""
+
+    def ranks(self, inputs: Inputs) -> Ranks:
+        """The order in which each model puts the labels, (models x inputs x labels); see ``certify.ranked``."""
+
+
+def seats(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
+    """How many models of this recipe can be asked together."""
+    return SEATS if recipe.smoothing is None and models.stackable(_module(recipe, input_shape, num_labels)) else 1
+
+
+def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """At most ``size`` of them at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def panel(voters: Sequence[Voter], input_shape: tuple[int, ...], num_labels: int) -> Panel:
+    """The models of at most ``seats`` groups, ready to vote."""
+    recipe = voters[0].recipe
+    module = _module(recipe, input_shape, num_labels)
+    if recipe.smoothing is None and isinstance(module, Stackable) and models.stackable(module):
+        return Stack(module, [voter.arrays for voter in voters])
+    (voter,) = voters
+    return Alone(loaded(recipe, voter.arrays, input_shape, num_labels), recipe.smoothing)
+
+
+def loaded(recipe: Recipe, arrays: Arrays, input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    """The torch module of one model, ready to predict."""
+    module = _module(recipe, input_shape, num_labels)
+    module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+    return module.eval()
+
+
+class Stack:
+    """Models whose module can be stacked.
+
+    Each input is scored alone, in products of a fixed shape. So a model's votes on it depend on the model and the
+    input, and not on what else is asked, or who else answers, at the same time.
+
+    Args:
+        module: that all of them fit into.
+        arrays: of each model, at most ``SEATS``.
+    """
+
+    def __init__(self, module: Stackable, arrays: Sequence[Arrays]) -> None:
+        self._size = len(arrays)
+        stacked = {}
+        for name, initial in arrays[0].items():
+            table = np.zeros((SEATS, *initial.shape), dtype=initial.dtype)
+            table[: self._size] = [of_model[name] for of_model in arrays]
+            stacked[name] = torch.from_numpy(table)
+        self._scores = module.stacked(stacked)
+
+    def votes(self, inputs: Inputs) -> Votes:
+        """What each model predicts for each input, (models x inputs)."""
+        return np.concatenate([predicted_labels(scores) for scores in self._blocks(inputs)], axis=1, dtype=np.int32)
+
+    def ranks(self, inputs: Inputs) -> Ranks:
+        """The order in which each model puts the labels, (models x inputs x labels)."""
+        blocks = ([_places(of_model) for of_model in scores] for scores in self._blocks(inputs))
+        return np.concatenate([np.stack(block) for block in blocks], axis=1)
+
+    def _blocks(self, inputs: Inputs) -> Iterator[Scores]:
+        """The scores of some inputs after the other, (models x inputs x labels)."""
+        for start in range(0, len(inputs), BATCH):
+            examples = torch.from_numpy(np.array(inputs[start : start + BATCH]))
+            with one_thread(), torch.inference_mode():
+                yield torch.stack([self._scores(example) for example in examples], dim=1)[: self._size].numpy()
+
+
+class Alone:
+    """One model, asked with batches of inputs.
+
+    Args:
+        module: the model.
+        smoothing: if given, most of the model's noisy copies decide its vote.
+    """
+
+    def __init__(self, module: nn.Module, smoothing: Smoothing | None) -> None:
+        self._module, self._smoothing = module, smoothing
+
+    def votes(self, inputs: Inputs) -> Votes:
+        """What the model predicts for each input, (1 x inputs)."""
+        if self._smoothing is None:
+            return self._votes(inputs)[None]
+        smoothing, replica = self._smoothing, Replica(self._module)
+        state = replica.read()
+        copies = np.empty((smoothing.copies, len(inputs)), dtype=np.int32)
+        for number in range(smoothing.copies):
+            replica.write(smoothing.perturbed(state, replica.num_parameters, smoothing.seed, "copy", number))
+            copies[number] = self._votes(inputs)
+        replica.write(state)
+        return winners(count(copies)).astype(np.int32)[None]
+
+    def ranks(self, inputs: Inputs) -> Ranks:
+        """The order in which the model puts the labels, (1 x inputs x labels)."""
+        return np.concatenate([_places(scores) for scores in self._blocks(inputs)])[None]
+
+    def _votes(self, inputs: Inputs) -> Votes:
+        return np.concatenate([predicted_labels(scores) for scores in self._blocks(inputs)], dtype=np.int32)
+
+    def _blocks(self, inputs: Inputs) -> Iterator[Scores]:
+        """The scores of each batch of inputs, (inputs x labels)."""
+        self._module.eval()
+        for start in range(0, len(inputs), BATCH):
+            with one_thread(), torch.inference_mode():
+                yield self._module(torch.from_numpy(np.array(inputs[start : start + BATCH]))).float().numpy()
+
+
+def _module(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
+    return models.build(recipe.model, input_shape, num_labels, recipe.seed)
+
+
+def _places(scores: Scores) -> Ranks:
+    places = ranked(scores)
+    return places if scores.shape[1] > 256 else places.astype(np.uint8)
