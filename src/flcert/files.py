@@ -1,7 +1,8 @@
 """Writing files so that a reader sees the old one or the new one, never half of one."""
 
 import json
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,12 +16,19 @@ def write_atomic(path: Path, content: bytes) -> None:
     Raises:
         RunError: where the system refuses (no space, no permission); nothing is left behind.
     """
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside ``path`` to write to; at the end of the block it is renamed to ``path``."""
     if not path.name or path.is_dir():
         raise InputError(f"{path} is a directory, not a file to write")
     temporary = path.with_name(f".{path.name}.{_nobody_else_s()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        yield temporary
         temporary.replace(path)
     except OSError as error:
         with suppress(OSError):

@@ -21,7 +21,6 @@ import io
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,8 +32,8 @@ from pydantic import BaseModel, ValidationError
 
 from flcert.certify import Certificate, Tally
 from flcert.config import Config, parse_config
-from flcert.errors import InputError, IntegrityError, RunError
-from flcert.files import read_json, writable_directory, write_atomic, write_json
+from flcert.errors import InputError, IntegrityError
+from flcert.files import read_json, replacing, writable_directory, write_atomic, write_json
 from flcert.guarantee import Guarantee
 from flcert.registry import complaint
 from flcert.store import Arrays, Store, pack, unpack
@@ -171,15 +170,8 @@ class RunDirectory:
         """Link (or copy) a model from the store, unless the right one is here."""
         target = self.model(group)
         if not self._holds(target, key):
-            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-            try:
-                target.parent.mkdir(exist_ok=True)
+            with replacing(target) as temporary:
                 _link_or_copy(store.path(key), temporary)
-                temporary.replace(target)
-            except OSError as error:
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)
-                raise RunError(f"cannot write {target}: {error.strerror}") from None
 
     def write_model(self, group: int, key: str, arrays: Arrays) -> None:
         """Write a group's model."""
