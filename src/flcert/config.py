@@ -16,6 +16,7 @@ from flcert.errors import InputError, unknown_name
 from flcert.grouping import Grouping
 from flcert.guarantee import Further
 from flcert.registry import Choice, Strict, complaint
+from flcert.training.compression import Dtype
 from flcert.training.recipe import Recipe, Variant
 from flcert.training.smoothing import Smoothing
 
@@ -113,6 +114,7 @@ class Config(Strict):
         certificate: how sure to be.
         attack: what to simulate, if anything.
         forget: ids of clients that are left out, as if they had never been there.
+        compression: of the trained models: "float16" or "int8", or none.
     """
 
     data: Choice = Choice(name="digits")
@@ -121,6 +123,7 @@ class Config(Strict):
     certificate: Proof = Proof()
     attack: SimulatedAttack | None = None
     forget: tuple[str, ...] = ()
+    compression: Dtype | None = None
 
     def canonical(self) -> dict[str, Any]:
         """All settings, resolved, as JSON values."""

@@ -18,7 +18,7 @@ from flcert.conclusion import conclude
 from flcert.config import Config
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Processes, Workers
-from flcert.errors import IntegrityError, RunError, check_range
+from flcert.errors import InputError, IntegrityError, RunError, check_range
 from flcert.evaluation import evaluate_attack
 from flcert.files import writable_directory
 from flcert.further import check_further
@@ -26,11 +26,12 @@ from flcert.grouping import Grouping
 from flcert.guarantee import KIND_OF_GROUPING, Guarantee
 from flcert.registry import Choice
 from flcert.rundir import RunDirectory
-from flcert.store import Store
+from flcert.store import Arrays, Store
 from flcert.training import Ensemble, Progress
+from flcert.training.compression import expanded
 from flcert.training.fill import silent
 from flcert.training.group import recipe_sources
-from flcert.training.train import check_recipe, ranks_on_test_set, train_groups, votes_on_test_set
+from flcert.training.train import check_recipe, compressed_ensemble, ranks_on_test_set, train_groups, votes_on_test_set
 
 
 @dataclass(frozen=True)
@@ -77,24 +78,49 @@ def run(
     run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
     with Workers(engine or Processes(), federation) as workers:
         ensemble = train_groups(workers, grouping, config.recipe, store, progress)
-        refuse_without_models(ensemble)
-        for group, key in ensemble.model_keys().items():
-            run_directory.adopt_model(group, key, store)
-        votes = {
-            number: votes_on_test_set(workers, ensemble, number, store, progress) for number in config.recipe.snapshots
-        }
-        proof, failed = config.certificate, len(ensemble.failures)
-        guarantee = Guarantee.of(
-            grouping, num_failed=failed, alpha=proof.alpha, selection=proof.selection, tails=proof.tails
-        )
-        counted = tally(ranks_on_test_set(workers, ensemble, store, progress)) if "runoff" in proof.also else None
-        figures, attacked = None, None
-        if plan:
-            figures, attacked = evaluate_attack(workers, ensemble, plan, guarantee, store, progress)
+        if config.compression:
+            ensemble = compressed_ensemble(ensemble, config.compression, store)
+        return certify_models(run_directory, config, workers, ensemble, plan, store, progress)
+
+
+def certify_models(
+    run_directory: RunDirectory,
+    config: Config,
+    workers: Workers,
+    ensemble: Ensemble,
+    plan: AttackPlan | None,
+    store: Store,
+    progress: Progress,
+) -> RunResult:
+    """What comes after training: votes, certificate and report, and a simulated attack if there is one.
+
+    Args:
+        run_directory: where to write.
+        config: of the run.
+        workers: where models vote; they hold the federation.
+        ensemble: the trained groups, whose models are in the store.
+        plan: the attack.
+        store: where models and votes are kept.
+        progress: called with a stage, the number done and the total.
+    """
+    refuse_without_models(ensemble)
+    for group, key in ensemble.model_keys().items():
+        run_directory.adopt_model(group, key, store)
+    votes = {
+        number: votes_on_test_set(workers, ensemble, number, store, progress) for number in config.recipe.snapshots
+    }
+    proof, failed = config.certificate, len(ensemble.failures)
+    guarantee = Guarantee.of(
+        ensemble.grouping, num_failed=failed, alpha=proof.alpha, selection=proof.selection, tails=proof.tails
+    )
+    counted = tally(ranks_on_test_set(workers, ensemble, store, progress)) if "runoff" in proof.also else None
+    figures, attacked = None, None
+    if plan:
+        figures, attacked = evaluate_attack(workers, ensemble, plan, guarantee, store, progress)
     concluded = conclude(
         run_directory,
         config,
-        federation.subject,
+        workers.federation.subject,
         ensemble,
         votes,
         guarantee,
@@ -155,6 +181,8 @@ def _checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
     grouping = config.grouping.build(federation.ids)
     check_recipe(federation, grouping, config.recipe)
     check_further(config.certificate.also, KIND_OF_GROUPING[grouping.kind])
+    if config.compression and config.attack:
+        raise InputError("an attack is simulated on models as they are trained; leave out compression or attack")
     return federation, grouping, _attack_plan(config, federation)
 
 
@@ -194,6 +222,11 @@ def open_ensemble(run_directory: RunDirectory) -> Ensemble:
         )
     data, groups, rounds = manifest["data"], manifest["groups"], config.recipe.rounds
     group_of = {entry["model"]: group for group, entry in enumerate(groups) if entry["model"]}
+
+    def load(key: str) -> Arrays:
+        arrays = run_directory.load_model(group_of[key], key)
+        return expanded(arrays) if config.compression else arrays
+
     return Ensemble(
         grouping=Grouping(config.grouping.kind, data["clients"], run_directory.members()),
         recipe=config.recipe,
@@ -201,6 +234,6 @@ def open_ensemble(run_directory: RunDirectory) -> Ensemble:
         input_dtype=data["input_dtype"],
         num_labels=data["labels"],
         keys=tuple({rounds: entry["model"]} if entry["model"] else None for entry in groups),
-        load=lambda key: run_directory.load_model(group_of[key], key),
+        load=load,
         failures={group: entry["failure"] for group, entry in enumerate(groups) if entry["failure"]},
     )

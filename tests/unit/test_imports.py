@@ -26,7 +26,7 @@ LAYERS = [
     {"conclusion"},
     {"pipeline"},
     {"flower"},
-    {"forgetting"},
+    {"forgetting", "compressing"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from flcert import __version__
 from flcert.cli.certify import certify
+from flcert.cli.compress import compress
 from flcert.cli.data import data
 from flcert.cli.forget import forget
 from flcert.cli.plan import plan
@@ -39,6 +40,7 @@ app.command()(report)
 app.command()(reproduce)
 app.command()(plan)
 app.command()(forget)
+app.command()(compress)
 app.add_typer(presets, name="presets")
 app.add_typer(store, name="store")
 app.add_typer(data, name="data")

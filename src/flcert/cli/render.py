@@ -40,6 +40,16 @@ def collective_table(kept: dict[str, int], curve: NDArray[np.float64], num_input
     return table
 
 
+def compression_table(before: NDArray[np.float64], after: NDArray[np.float64]) -> Table:
+    """Certified accuracy of a run and of its compressed models."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("malicious clients m", "certified accuracy before", "after"):
+        table.add_column(heading, justify="right")
+    for m in chosen_levels(before):
+        table.add_row(f"{m:,}", f"{before[m]:.1%}", f"{after[m] if m < len(after) else 0:.1%}")
+    return table
+
+
 def further_sentence(kind: str, figures: dict[str, Any], curve: NDArray[np.float64], num_inputs: int) -> str:
     """What a further certificate says at the m that tells most about it, beside the first one."""
     if kind == "collective":

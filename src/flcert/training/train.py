@@ -19,6 +19,7 @@ from flcert.isolation import one_thread, own_generators
 from flcert.registry import Choice
 from flcert.store import Arrays, Store
 from flcert.training import augmentation
+from flcert.training.compression import DTYPES, Dtype, compressed, compressed_key, expanded
 from flcert.training.ensemble import Ensemble
 from flcert.training.fill import Job, Progress, fill, silent, state
 from flcert.training.group import GroupTask, group_key, recipe_sources, train_group
@@ -176,6 +177,22 @@ def _fill_votes(
         raise RunError(f"the model of key {key} cannot vote: {reason}")
 
 
+def compressed_ensemble(ensemble: Ensemble, dtype: Dtype, store: Store) -> Ensemble:
+    """The same groups with compressed models, which are put into the store."""
+    for key in {key for owned in ensemble.keys if owned for key in owned.values()}:
+        small = compressed_key(key, dtype)
+        if state(store, [small]) != "present":
+            store.write(small, compressed(ensemble.load(key), dtype))
+    keys = tuple(
+        owned and {rounds: compressed_key(key, dtype) for rounds, key in owned.items()} for owned in ensemble.keys
+    )
+    return replace(ensemble, keys=keys, load=partial(_load_compressed, store))
+
+
+def _load_compressed(store: Store, key: str) -> Arrays:
+    return expanded(load_model(store, key))
+
+
 def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> None:
     """Refuse a recipe whose names, options or output width do not fit, before anything is trained."""
     if grouping.num_clients != federation.num_clients:
@@ -252,7 +269,10 @@ def _model_keys(federation: Federation, tasks: Sequence[GroupTask | None]) -> li
 
 
 def keys_of_groups(federation: Federation, grouping: Grouping, recipe: Recipe) -> list[set[str]]:
-    """For each group the keys of its models after every round that is kept, and of their votes on the test inputs."""
+    """For each group the keys of all that the store may hold of it.
+
+    These are its models after every round that is kept, compressed or not, and their votes on the test inputs.
+    """
     tasks = [
         _task(recipe.of_group(group), members, None) if len(members) else None
         for group, members in enumerate(grouping.members)
@@ -261,7 +281,8 @@ def keys_of_groups(federation: Federation, grouping: Grouping, recipe: Recipe) -
     return [
         {
             key
-            for model in (owned or {}).values()
+            for trained in (owned or {}).values()
+            for model in (trained, *(compressed_key(trained, dtype) for dtype in DTYPES))
             for key in (model, votes_key(model, digest, recipe.smoothing), votes_key(model, digest, what="ranks"))
         }
         for owned in _model_keys(federation, tasks)

@@ -1,0 +1,65 @@
+"""``flcert compress``: smaller models, with a certificate of their own."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import numpy as np
+import typer
+
+from flcert.cli.options import Cache, Json, NumWorkers, Quiet, progress_bars
+from flcert.errors import unknown_name
+
+if TYPE_CHECKING:
+    from flcert.training.compression import Dtype
+
+
+def compress(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    dtype: Annotated[str, typer.Option(help="Of the models' numbers: float16 or int8.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Directory of the new run.", show_default="<run>-<dtype>")
+    ] = None,
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run uses any.")] = Path(),
+    workers: NumWorkers = None,
+    cache: Cache = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a new run with compressed models, their own votes and their own certificate.
+
+    Nothing is trained. What each model loses it loses by itself, so the certificate holds as for other models.
+
+    Example: `flcert compress runs/first --dtype int8`
+    """
+    from flcert.cli.render import compression_table, output
+    from flcert.compressing import compress as make
+    from flcert.engines import build
+    from flcert.rundir import RunDirectory
+    from flcert.store import Store
+
+    if dtype not in ("float16", "int8"):
+        raise unknown_name("dtype", dtype, ("float16", "int8"))
+    sys.path.insert(0, str(modules.resolve()))
+    target = out or run.with_name(f"{run.name}-{dtype}")
+    with progress_bars(quiet) as progress:
+        done = make(
+            run,
+            cast("Dtype", dtype),
+            target,
+            engine=build("processes", workers),
+            store=Store(cache),
+            progress=progress,
+        )
+    curve = RunDirectory.open(run).summary()["certified_accuracy"]
+    if json_:
+        sizes = {"before": done.before, "after": done.after}
+        before = {"certified_accuracy_before": curve}
+        typer.echo(json.dumps({"directory": str(target), "bytes": sizes, **before, **done.result.summary}))
+        return
+    after = done.result.summary["certified_accuracy"]
+    console = output()
+    console.print(f"models: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB after\n")
+    console.print(compression_table(np.array(curve), np.array(after)))
+    console.print(f"\nrun directory: {target}\nreport: {target / 'report.html'}", soft_wrap=True)

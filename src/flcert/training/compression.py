@@ -1,0 +1,59 @@
+"""Smaller models: numbers of 16 or 8 bits in place of 32.
+
+A model's compression is a function of that model alone, the last step of its group's training, so all certificates
+hold for compressed models as they do for others. They are stored small and computed with in 32 bits.
+"""
+
+import hashlib
+from typing import Literal, get_args
+
+import numpy as np
+
+from flcert.store import Arrays
+
+COMPRESSION_VERSION = 1  # raise it whenever the same model would be compressed to other bytes
+SCALE = " scale"  # ends the name of an array's scales; no array of a module has a space in its name
+
+Dtype = Literal["float16", "int8"]
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+
+def compressed(arrays: Arrays, dtype: Dtype) -> Arrays:
+    """A model with smaller numbers.
+
+    "float16" rounds every number of 32 bits. "int8" turns each row of a matrix (a neuron's or a filter's weights) into
+    whole numbers from -127 to 127 with a scale of its own; vectors, and arrays that are not finite, become float16.
+    """
+    small: Arrays = {}
+    for name, array in arrays.items():
+        if array.dtype != np.float32:
+            small[name] = array
+        elif dtype == "int8" and array.ndim > 1 and np.isfinite(array).all():
+            largest = np.abs(array).max(axis=tuple(range(1, array.ndim)), keepdims=True)
+            scale = (largest / 127).astype(np.float32)
+            scale[scale == 0] = 1  # a row of zeros
+            small[name] = np.rint(array / scale).astype(np.int8)
+            small[name + SCALE] = scale
+        else:
+            with np.errstate(over="ignore"):
+                small[name] = array.astype(np.float16)
+    return small
+
+
+def expanded(arrays: Arrays) -> Arrays:
+    """A compressed model as numbers of 32 bits."""
+    large: Arrays = {}
+    for name, array in arrays.items():
+        if name.endswith(SCALE):
+            continue
+        if name + SCALE in arrays:
+            large[name] = array.astype(np.float32) * arrays[name + SCALE].astype(np.float32)
+        else:
+            large[name] = array.astype(np.float32) if array.dtype == np.float16 else array
+    return large
+
+
+def compressed_key(key: str, dtype: Dtype) -> str:
+    """The key of a compressed model, from the key of the model."""
+    text = f"compressed {COMPRESSION_VERSION} {dtype} {key}"
+    return hashlib.blake2b(text.encode(), digest_size=24).hexdigest()
