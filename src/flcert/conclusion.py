@@ -102,7 +102,9 @@ def conclude(
         rows = ((number, m, value) for number, one in curves.items() for m, value in enumerate(one))
         run_directory.write_csv("rounds", ("round", "m", "certified_accuracy"), rows)
     write_json(run_directory.path / "summary.json", summary)
-    write_json(run_directory.path / "samples.json", chosen_samples(subject, certificate, ballots.counts))
+    samples = chosen_samples(subject, certificate, ballots.counts)
+    write_json(run_directory.path / "samples.json", samples)
+    run_directory.write_array("inputs", subject.test_inputs[[one["position"] for one in samples["inputs"]]])
     write_json(run_directory.path / "groups.json", _group_ids(ensemble, subject))
     manifest = _manifest(config, subject, ensemble, guarantee)
     if dropped is not None:

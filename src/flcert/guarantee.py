@@ -74,8 +74,13 @@ class Guarantee(Strict):
             distinct=grouping.distinct,
         )
 
-    def certify(self, ballots: Ballots) -> Certificate:
-        """The certificate of these votes."""
+    def certify(self, ballots: Ballots, num_inputs: int | None = None) -> Certificate:
+        """The certificate of these votes.
+
+        Args:
+            ballots: the votes.
+            num_inputs: how many inputs share the alpha of "sampled"; by default those of the ballots.
+        """
         counts = ballots.counts
         if self.kind == "disjoint":
             return certify.disjoint(counts, num_failed=self.num_failed)
@@ -94,6 +99,7 @@ class Guarantee(Strict):
             num_clients=self.num_clients,
             group_size=self.group_size,
             alpha=self.alpha,
+            num_inputs=num_inputs,
             selection=self.selection,
             num_groups=self.num_groups or self._groups_behind(counts),
             tails=self.tails,

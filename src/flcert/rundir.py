@@ -13,6 +13,7 @@ rounds.csv           the same along the rounds, where the recipe asks for it
 summary.json         the figures in short
 runoff.npz           how the models rank the labels, where a run-off was asked for
 samples.json         some test inputs with their votes, for the report
+inputs.npy           the values of those inputs
 figures/, report.html
 """
 
@@ -217,6 +218,16 @@ class RunDirectory:
     def samples(self) -> dict[str, Any] | None:
         """Some test inputs for people to look at, if the run kept any."""
         return self._read("samples.json", Samples) if (self.path / "samples.json").exists() else None
+
+    def inputs(self) -> NDArray[np.generic] | None:
+        """The values of those test inputs, if the run kept them."""
+        samples = self.samples()
+        if samples is None or not (self.path / "inputs.npy").exists():
+            return None
+        inputs, expected = self.array("inputs"), len(samples["inputs"])
+        if inputs.shape != (expected, *self.manifest()["data"]["input_shape"]):
+            raise InputError(f"{self.path / 'inputs.npy'} must hold {expected} inputs, got shape {inputs.shape}")
+        return inputs
 
     def guarantee(self) -> Guarantee:
         """Which theorem applies to the run's votes."""

@@ -26,7 +26,7 @@ LAYERS = [
     {"conclusion"},
     {"pipeline"},
     {"flower"},
-    {"forgetting", "compressing"},
+    {"forgetting", "compressing", "serve"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

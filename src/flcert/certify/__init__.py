@@ -2,7 +2,7 @@
 
 from flcert.certify.accuracy import certified_accuracy, certified_share
 from flcert.certify.collective import collective
-from flcert.certify.disjoint import disjoint
+from flcert.certify.disjoint import clients_to_overtake, disjoint
 from flcert.certify.enumerated import enumerated
 from flcert.certify.overlapping import overlapping
 from flcert.certify.result import Certificate
@@ -14,6 +14,7 @@ __all__ = [
     "Tally",
     "certified_accuracy",
     "certified_share",
+    "clients_to_overtake",
     "collective",
     "disjoint",
     "enumerated",

@@ -37,3 +37,21 @@ def disjoint(counts: CountsLike, *, num_failed: int = 0) -> Certificate:
     gap = top - runner_up(table, labels, handicap=True) - num_failed
     gap[top == 0] = -1
     return Certificate.build(labels, gap // 2)
+
+
+def clients_to_overtake(leader: tuple[int, int], rival: tuple[int, int], *, num_failed: int = 0) -> int:
+    """The least number of malicious clients that Theorem 4 does not keep from making the rival win.
+
+    The level of an input is one less than the least of these numbers over all rivals.
+
+    Args:
+        leader: the label that wins without them, and its votes.
+        rival: another label, and its votes.
+        num_failed: groups with clients whose vote is missing, see ``disjoint``.
+
+    >>> clients_to_overtake((0, 7), (1, 2))
+    3
+    """
+    (label, votes), (other, others) = leader, rival
+    gap = votes - others - (other < label) - num_failed
+    return max(0, gap // 2 + 1)

@@ -19,6 +19,7 @@ from flcert.cli.presets import presets
 from flcert.cli.report import report
 from flcert.cli.reproduce import reproduce
 from flcert.cli.run import run
+from flcert.cli.serve import serve
 from flcert.cli.store import store
 from flcert.cli.train_group import train_group
 from flcert.errors import FlcertError, InputError
@@ -41,6 +42,7 @@ app.command()(reproduce)
 app.command()(plan)
 app.command()(forget)
 app.command()(compress)
+app.command()(serve)
 app.add_typer(presets, name="presets")
 app.add_typer(store, name="store")
 app.add_typer(data, name="data")

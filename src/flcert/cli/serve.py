@@ -1,0 +1,102 @@
+"""``flcert serve``: predictions with their certificates over HTTP."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flcert.errors import InputError
+
+if TYPE_CHECKING:
+    from flcert.rundir import RunDirectory
+    from flcert.serve.ledger import Ledger
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
+    certificate: Annotated[
+        str, typer.Option(help="own: the run's; overlapping: of the groups that were drawn, without probability.")
+    ] = "own",
+    alpha: Annotated[
+        float | None, typer.Option(help="Sampled groups: failure probability of all answers together.")
+    ] = None,
+    predictions: Annotated[
+        int | None, typer.Option(help="Sampled groups: how many predictions share that alpha.")
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="Sampled groups: file that keeps what is spent.", show_default="<run>/served.json"),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the bearer token that requests must carry.")
+    ] = None,
+    max_body: Annotated[int, typer.Option(help="Largest body of a request, in bytes.", min=1)] = 16_000_000,
+    max_inputs: Annotated[int, typer.Option(help="Most inputs in a request.", min=1)] = 1000,
+    concurrency: Annotated[int, typer.Option(help="Most requests in hand at once.", min=1)] = 64,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads that ask the models.", show_default="one for each core", min=1)
+    ] = None,
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run's model is one.")] = Path(),
+) -> None:
+    """Serve a run: POST /v1/predict, GET /v1/info, and a page at / to see certificates.
+
+    Ctrl-C or SIGTERM stops it when the requests in hand are answered.
+
+    Example: `flcert serve runs/first --port 8000`
+    """
+    if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
+        raise InputError("serving needs an extra: pip install 'flcert[serve]'")
+    from flcert.rundir import RunDirectory
+    from flcert.serve.app import build_app
+    from flcert.serve.server import listen, serve_until_stopped
+    from flcert.serve.service import Limits, Service
+
+    sys.path.insert(0, str(modules.resolve()))
+    directory = RunDirectory.open(run)
+    token = _token(token_file)
+    spent = _ledger(directory, certificate, alpha, predictions, ledger)
+    listener = listen(host, port)
+    service = Service(directory, certificate, spent, threads)
+    limits = Limits(body=max_body, inputs=max_inputs, concurrency=concurrency)
+    address = f"http://{host}:{listener.getsockname()[1]}"
+    typer.echo(f"serving {run} on {address}", err=True)
+    serve_until_stopped(build_app(service, limits, token), listener)
+    typer.echo("stopped", err=True)
+
+
+def _ledger(
+    directory: "RunDirectory", certificate: str, alpha: float | None, predictions: int | None, path: Path | None
+) -> "Ledger | None":
+    """The account of the failure probability, if the certificate has one."""
+    from flcert.serve.ledger import Ledger
+    from flcert.serve.service import digest_of, guarantee_of
+
+    if guarantee_of(directory, certificate).kind != "sampled":
+        for name, value in (("alpha", alpha), ("predictions", predictions), ("ledger", path)):
+            if value is not None:
+                raise InputError(f"--{name} is for certificates of sampled groups; this one needs no probability")
+        return None
+    if alpha is None or predictions is None:
+        raise InputError(
+            "certificates of sampled groups share a failure probability: give --alpha (of all answers together) and "
+            "--predictions (how many it covers), or --certificate overlapping, which needs none"
+        )
+    return Ledger(path or directory.path / "served.json", digest_of(directory), alpha, predictions)
+
+
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise InputError(f"cannot read the token file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"the token file {path} must be text") from None
+    if len(token) < 16 or not token.isascii() or any(letter.isspace() for letter in token):
+        raise InputError(f"the token in {path} must be one word of at least 16 ASCII characters")
+    return token

@@ -1,0 +1,165 @@
+"""The HTTP side: routes, limits and the token."""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+import anyio
+import swagger_ui_bundle  # type: ignore[import-untyped]
+from anyio.to_thread import run_sync
+from fastapi import FastAPI, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from flcert import __version__
+from flcert.serve.requests import RefusedError, read_inputs
+from flcert.serve.service import Limits, Service
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' data:; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+REQUEST_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["inputs"],
+                    "properties": {"inputs": {"type": "array", "items": {}}},
+                }
+            },
+            "application/x-npy": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+def build_app(service: Service, limits: Limits, token: str | None = None) -> FastAPI:
+    """The application of one run.
+
+    Args:
+        service: what answers.
+        limits: of requests.
+        token: that requests under /v1 must carry, if given.
+    """
+    app = FastAPI(title="flcert", version=__version__, docs_url=None, redoc_url=None)
+    app.openapi_version = "3.0.2"  # the newest that the packaged Swagger UI can show
+    at_work = anyio.CapacityLimiter(1)  # one request at a time computes, with all threads
+    in_hand = 0
+
+    @app.middleware("http")
+    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        if request.url.path.startswith("/v1/") and token is not None and not _authorised(request, token):
+            response: Response = _refusal(401, "give the service's token: Authorization: Bearer TOKEN")
+            response.headers["WWW-Authenticate"] = "Bearer"
+        else:
+            response = await answer(request)
+        response.headers.update(HEADERS)
+        return response
+
+    @asynccontextmanager
+    async def place() -> AsyncIterator[None]:
+        nonlocal in_hand
+        if in_hand >= limits.concurrency:
+            raise RefusedError(503, f"{limits.concurrency} requests are in hand already; try again")
+        in_hand += 1
+        try:
+            yield
+        finally:
+            in_hand -= 1
+
+    @app.exception_handler(RefusedError)
+    async def refused(_: Request, error: RefusedError) -> JSONResponse:
+        return _refusal(error.status, error.message)
+
+    @app.exception_handler(404)
+    async def nothing_here(request: Request, _: Exception) -> JSONResponse:
+        return _refusal(404, f"there is nothing at {request.url.path}; see /docs")
+
+    @app.exception_handler(405)
+    async def wrong_method(request: Request, _: Exception) -> JSONResponse:
+        return _refusal(405, f"{request.url.path} does not take {request.method}; see /docs")
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> JSONResponse:
+        return _refusal(500, f"unexpected {type(error).__name__}; the service's log may say more")
+
+    @app.post("/v1/predict", openapi_extra=REQUEST_BODY)
+    async def predict(request: Request) -> JSONResponse:
+        """Label, level, votes and certificate of one input or of many."""
+        async with place():
+            body = await _body(request, limits)
+            answer = partial(_answer, service, body, request.headers.get("content-type", ""), limits)
+            return JSONResponse(await run_sync(answer, limiter=at_work))
+
+    @app.get("/v1/info")
+    async def info() -> dict[str, Any]:
+        """What was trained, on how many clients, and which certificate answers have."""
+        return {**service.info(), "limits": {"body": limits.body, "inputs": limits.inputs}}
+
+    @app.get("/v1/inputs")
+    async def inputs() -> list[dict[str, Any]]:
+        """Some test inputs to try."""
+        return service.chosen_inputs()
+
+    @app.get("/healthz")
+    async def health() -> dict[str, str]:
+        """Whether the service is up."""
+        return {"status": "ok"}
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(files("flcert.serve").joinpath("page.html").read_text())
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url="/openapi.json",
+            title="flcert",
+            swagger_js_url="/swagger/swagger-ui-bundle.js",
+            swagger_css_url="/swagger/swagger-ui.css",
+            swagger_favicon_url="/swagger/favicon-32x32.png",
+        )
+
+    app.mount("/swagger", StaticFiles(directory=swagger_ui_bundle.swagger_ui_path))
+    return app
+
+
+def _answer(service: Service, body: bytes, content_type: str, limits: Limits) -> dict[str, Any]:
+    ensemble = service.ensemble
+    return service.predict(read_inputs(body, content_type, limits, ensemble.input_shape, ensemble.input_dtype))
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    """The body, refused as soon as it is too long or too slow."""
+    too_large = RefusedError(413, f"the body must have at most {limits.body:,} bytes")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > limits.body:
+        raise too_large
+    received = bytearray()
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for chunk in request.stream():
+                received += chunk
+                if len(received) > limits.body:
+                    raise too_large
+    except TimeoutError:
+        raise RefusedError(408, f"the body must arrive within {limits.seconds:g} seconds") from None
+    return bytes(received)
+
+
+def _authorised(request: Request, token: str) -> bool:
+    given = request.headers.get("authorization", "")
+    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+
+
+def _refusal(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": message}, status)

@@ -1,0 +1,94 @@
+"""How much of a failure probability is spent: a file that outlives the service.
+
+A certificate of sampled groups fails with some probability, and a service that gives many must share one alpha among
+them. It promises beforehand how many predictions alpha covers; each takes an equal part.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from threading import Lock
+from typing import IO
+
+from pydantic import Field, ValidationError
+
+from flcert.errors import InputError, RunError
+from flcert.files import read_json, write_json
+from flcert.registry import Strict, complaint
+
+
+class Account(Strict):
+    """What is promised and what is spent.
+
+    Args:
+        run: which ensemble: the digest of its groups' keys.
+        alpha: failure probability of all certificates together.
+        predictions: how many share it.
+        spent: how many were given.
+    """
+
+    run: str
+    alpha: float = Field(gt=0, lt=1)
+    predictions: int = Field(gt=0)
+    spent: int = Field(default=0, ge=0)
+
+
+class Ledger:
+    """The account of one run, in a file that one service at a time holds.
+
+    Args:
+        path: the file; it is made if it is not there.
+        run: which ensemble.
+        alpha: failure probability of all certificates together.
+        predictions: how many share it.
+    """
+
+    def __init__(self, path: Path, run: str, alpha: float, predictions: int) -> None:
+        self.path, self._lock = path, Lock()
+        try:
+            asked = Account(run=run, alpha=alpha, predictions=predictions)
+        except ValidationError as failure:
+            raise complaint(failure, f"{failure.errors()[0]['loc'][0]}") from None
+        self._claimed = _claim(path)
+        self.account = _read(path) if path.exists() else asked
+        for name in ("run", "alpha", "predictions"):
+            if getattr(self.account, name) != getattr(asked, name):
+                raise InputError(
+                    f"{path} is of {name} {getattr(self.account, name)}, got {getattr(asked, name)}; what it says is "
+                    f"spent stays spent: give what it was begun with, or another file for other inputs"
+                )
+        write_json(path, self.account.model_dump())
+
+    def spend(self, wanted: int) -> int:
+        """How many of so many predictions are covered; they are recorded as given before this returns."""
+        with self._lock:
+            covered = min(wanted, self.account.predictions - self.account.spent)
+            if covered:
+                after = self.account.model_copy(update={"spent": self.account.spent + covered})
+                write_json(self.path, after.model_dump())
+                self.account = after
+            return covered
+
+
+def _claim(path: Path) -> IO[bytes]:
+    """A lock beside the file, which ends with this process."""
+    beside = path.with_name(f".{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = beside.open("wb")
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(f"{path} is in use by another service; two must not spend the same alpha") from None
+    lock.write(f"{os.getpid()}\n".encode())
+    lock.flush()
+    return lock
+
+
+def _read(path: Path) -> Account:
+    try:
+        return Account.model_validate(read_json(path))
+    except ValidationError as failure:
+        raise complaint(failure, f"{path} is damaged: {failure.errors()[0]['loc'] or 'it'}") from None
