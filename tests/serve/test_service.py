@@ -2,10 +2,14 @@
 
 import io
 import json
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -61,6 +65,15 @@ def test_answers_are_the_votes_and_the_certificate_of_the_run(run_directory, ser
         best["sentence"]
         == f"{best['label']}, and no {best['level']} of the 60 clients together could have changed this."
     )
+
+
+def test_the_client_in_the_documentation_works(run_directory, serving):
+    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
+    code = re.findall(r"```py\n(.*?)```", text, flags=re.DOTALL)[0]
+    with serving(run_directory) as service:
+        code = code.replace("http://127.0.0.1:8000", service.address)
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [line.split()[0].isdigit() for line in result.stdout.splitlines()] == [True, True]
 
 
 def test_what_it_tells_of_itself(run_directory, serving):
