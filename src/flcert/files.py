@@ -1,6 +1,7 @@
 """Writing files so that a reader sees the old one or the new one, never half of one."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,14 +11,26 @@ from uuid import uuid4
 from flcert.errors import InputError, RunError
 
 
-def write_atomic(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Write to a temporary name beside ``path`` and rename.
+
+    Args:
+        path: the file.
+        content: of the file.
+        durable: return only when it would survive a power cut.
 
     Raises:
         RunError: where the system refuses (no space, no permission); nothing is left behind.
     """
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    if durable:
+        directory = os.open(path.parent, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
 
 
 @contextmanager
@@ -36,9 +49,9 @@ def replacing(path: Path) -> Iterator[Path]:
         raise RunError(f"cannot write {path}: {error.strerror}") from None
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, atomically."""
-    write_atomic(path, (json.dumps(value, indent=1) + "\n").encode())
+def write_json(path: Path, value: Any, *, durable: bool = False) -> None:
+    """Write ``value`` as indented JSON, as ``write_atomic`` does."""
+    write_atomic(path, (json.dumps(value, indent=1) + "\n").encode(), durable=durable)
 
 
 def read_json(path: Path) -> Any:

@@ -14,6 +14,7 @@ from flcert.serve.ledger import Ledger
 
 INPUTS = load("digits", num_clients=60).test_inputs
 ALPHA, PREDICTIONS = 0.05, 12
+JSON = {"Content-Type": "application/json"}
 
 
 def ask(service, rows):
@@ -64,7 +65,7 @@ def test_bad_requests_spend_nothing(sampled_directory, serving, tmp_path):
     options = ("--alpha", ALPHA, "--predictions", PREDICTIONS, "--ledger", tmp_path / "ledger.json")
     with serving(sampled_directory, *options) as service:
         for body in ("{", '{"inputs": [1]}', '{"inputs": [[NaN]]}'):
-            assert httpx.post(f"{service.address}/v1/predict", content=body).status_code in (400, 422)
+            assert httpx.post(f"{service.address}/v1/predict", content=body, headers=JSON).status_code in (400, 422)
         assert httpx.get(f"{service.address}/v1/info").json()["budget"]["spent"] == 0
 
 
@@ -102,7 +103,8 @@ def test_mistakes_with_alpha_get_a_clear_error(flcert, sampled_directory, tmp_pa
         (("--token-file", "short"), "must be one word of at least 16 ASCII characters"),
         (("--host", "256.0.0.1"), "cannot listen on 256.0.0.1:8000"),
         (("--alpha", "0.1"), "is for certificates of sampled groups"),
-        (("--port", "99999"), "99999"),
+        (("--port", "99999"), "port must be in [0, 65535], got 99999"),
+        (("--concurrency", "0"), "concurrency must be in [1, 1099511627776], got 0"),
     ],
     ids=str,
 )

@@ -123,6 +123,7 @@ BAD = {
     "npy that lies": (npy(INPUTS[:2])[:200], NPY, 400, "the body is not an npy file"),
     "pickle": (npy(np.array([{"a": 1}], dtype=object)), NPY, 400, "the body is not an npy file"),
     "complex": (npy(np.zeros((2, 64), dtype=complex)), NPY, 422, "inputs must be of dtype float32, got complex128"),
+    "no type": (json.dumps(GOOD), {}, 415, "Content-Type must be application/json or application/x-npy, got ''"),
     "another type": (json.dumps(GOOD), {"Content-Type": "text/html"}, 415, "Content-Type must be application/json"),
 }
 
@@ -204,7 +205,7 @@ def test_more_requests_than_it_may_have_in_hand_are_told_to_come_back(run_direct
 
         url = f"{service.address}/v1/predict"
         with ThreadPoolExecutor(2) as pool:
-            held = [pool.submit(httpx.post, url, content=slow(), timeout=60) for _ in range(2)]
+            held = [pool.submit(httpx.post, url, content=slow(), headers=JSON, timeout=60) for _ in range(2)]
             for _ in held:
                 begun.acquire()
             for _ in range(200):  # until both are in hand
@@ -227,7 +228,7 @@ def test_it_finishes_what_it_has_in_hand_when_it_is_stopped(run_directory, servi
             told.wait(30)
             yield json.dumps(INPUTS[0].tolist()).encode() + b"}"
 
-        held = pool.submit(httpx.post, f"{service.address}/v1/predict", content=slow(), timeout=60)
+        held = pool.submit(httpx.post, f"{service.address}/v1/predict", content=slow(), headers=JSON, timeout=60)
         begun.wait(30)
         assert predict(service.address, INPUTS[0]).status_code == 200  # so the first one has arrived too
         service.process.send_signal(signal.SIGTERM)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flcert.errors import InputError
+from flcert.errors import InputError, check_range
 
 if TYPE_CHECKING:
     from flcert.rundir import RunDirectory
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def serve(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     certificate: Annotated[
         str, typer.Option(help="own: the run's; overlapping: of the groups that were drawn, without probability.")
     ] = "own",
@@ -34,11 +34,11 @@ def serve(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token that requests must carry.")
     ] = None,
-    max_body: Annotated[int, typer.Option(help="Largest body of a request, in bytes.", min=1)] = 16_000_000,
-    max_inputs: Annotated[int, typer.Option(help="Most inputs in a request.", min=1)] = 1000,
-    concurrency: Annotated[int, typer.Option(help="Most requests in hand at once.", min=1)] = 64,
+    max_body: Annotated[int, typer.Option(help="Largest body of a request, in bytes.")] = 16_000_000,
+    max_inputs: Annotated[int, typer.Option(help="Most inputs in a request.")] = 1000,
+    concurrency: Annotated[int, typer.Option(help="Most requests in hand at once.")] = 64,
     threads: Annotated[
-        int | None, typer.Option(help="Threads that ask the models.", show_default="one for each core", min=1)
+        int | None, typer.Option(help="Threads that ask the models.", show_default="one for each core")
     ] = None,
     modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run's model is one.")] = Path(),
 ) -> None:
@@ -50,6 +50,11 @@ def serve(
     """
     if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
         raise InputError("serving needs an extra: pip install 'flcert[serve]'")
+    check_range("port", port, 0, 65535)
+    given = {"max_body": max_body, "max_inputs": max_inputs, "concurrency": concurrency, "threads": threads}
+    for name, value in given.items():
+        if value is not None:
+            check_range(name, value, 1, 2**40)
     from flcert.rundir import RunDirectory
     from flcert.serve.app import build_app
     from flcert.serve.server import listen, serve_until_stopped

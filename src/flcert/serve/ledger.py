@@ -57,7 +57,7 @@ class Ledger:
                     f"{path} is of {name} {getattr(self.account, name)}, got {getattr(asked, name)}; what it says is "
                     f"spent stays spent: give what it was begun with, or another file for other inputs"
                 )
-        write_json(path, self.account.model_dump())
+        write_json(path, self.account.model_dump(), durable=True)
 
     def spend(self, wanted: int) -> int:
         """How many of so many predictions are covered; they are recorded as given before this returns."""
@@ -65,7 +65,7 @@ class Ledger:
             covered = min(wanted, self.account.predictions - self.account.spent)
             if covered:
                 after = self.account.model_copy(update={"spent": self.account.spent + covered})
-                write_json(self.path, after.model_dump())
+                write_json(self.path, after.model_dump(), durable=True)
                 self.account = after
             return covered
 

@@ -30,11 +30,14 @@ class RefusedError(Exception):
 def read_inputs(
     body: bytes, content_type: str, limits: Limits, input_shape: tuple[int, ...], input_dtype: str
 ) -> NDArray[np.generic]:
-    """The inputs of a request, (inputs x input shape)."""
+    """The inputs of a request, (inputs x input shape).
+
+    The type must be said: browsers send what has none for any page that asks them to, and predictions may cost alpha.
+    """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in NPY:
         array = _from_npy(body)
-    elif kind in ("application/json", ""):
+    elif kind == "application/json":
         array = _from_json(body, input_dtype)
     else:
         raise RefusedError(415, f"Content-Type must be application/json or {NPY[0]}, got {kind!r}")

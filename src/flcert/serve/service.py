@@ -49,38 +49,17 @@ class Service:
     def __init__(
         self, directory: RunDirectory, kind: str = "own", ledger: Ledger | None = None, threads: int | None = None
     ) -> None:
-        self.directory, self.ledger = directory, ledger
-        self.manifest, self.summary = directory.manifest(), directory.summary()
+        self.ledger, self.ensemble = ledger, open_ensemble(directory)
         self.samples, self.inputs = directory.samples(), directory.inputs()
-        self.ensemble = open_ensemble(directory)
         self.guarantee = guarantee_of(directory, kind)
         if ledger:
             self.guarantee = self.guarantee.model_copy(update={"alpha": ledger.account.alpha})
+        self._facts = _facts(directory, self.guarantee)
         self._electorate = Electorate(self.ensemble, list(self.ensemble.panels()), threads)
 
     def info(self) -> dict[str, Any]:
-        """What was trained, on whom, with which certificate."""
-        groups, summary, samples = self.manifest["groups"], self.summary, self.samples or {}
-        return {
-            "data": self.manifest["data"],
-            "groups": len(groups),
-            "groups_that_vote": sum(entry["model"] is not None for entry in groups),
-            "models_digest": digest_of(self.directory),
-            "versions": self.manifest["versions"],
-            "certificate": self.guarantee.kind,
-            "guarantee": self.guarantee.model_dump(mode="json"),
-            "test": {
-                "certificate": summary["certificate"],
-                "inputs": summary["inputs"],
-                "accuracy": summary["accuracy"],
-                "certified_accuracy": summary["certified_accuracy"],
-            },
-            "kind": samples.get("kind", "features"),
-            "image_shape": samples.get("shape") if samples.get("kind") == "image" else None,
-            "names": samples.get("names", {}),
-            "compression": self.directory.config().compression,
-            "budget": self.budget(),
-        }
+        """What was trained, on whom, with which certificate, and how much of alpha is spent."""
+        return {**self._facts, "budget": self.budget()}
 
     def budget(self) -> dict[str, Any] | None:
         """How much failure probability is spent; None for a certificate that has none."""
@@ -169,6 +148,26 @@ def digest_of(directory: RunDirectory) -> str:
     """A short name of exactly these models."""
     keys = [entry["model"] for entry in directory.manifest()["groups"]]
     return hashlib.blake2b(json.dumps(keys).encode(), digest_size=12).hexdigest()
+
+
+def _facts(directory: RunDirectory, guarantee: Guarantee) -> dict[str, Any]:
+    """What there is to tell of a run, as JSON values."""
+    manifest, summary, samples = directory.manifest(), directory.summary(), directory.samples() or {}
+    kind = samples.get("kind", "features")
+    return {
+        "data": manifest["data"],
+        "groups": len(manifest["groups"]),
+        "groups_that_vote": sum(entry["model"] is not None for entry in manifest["groups"]),
+        "models_digest": digest_of(directory),
+        "compression": directory.config().compression,
+        "versions": manifest["versions"],
+        "certificate": guarantee.kind,
+        "guarantee": guarantee.model_dump(mode="json"),
+        "test": {name: summary[name] for name in ("certificate", "inputs", "accuracy", "certified_accuracy")},
+        "kind": kind,
+        "image_shape": samples["shape"] if kind == "image" else None,
+        "names": samples.get("names", {}),
+    }
 
 
 def _public(sample: dict[str, Any]) -> dict[str, Any]:

@@ -93,7 +93,8 @@ class Ensemble:
 
     def votes(self, inputs: NDArray[np.generic]) -> Votes:
         """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
-        return Electorate(self, self.panels()).votes(inputs)
+        with Electorate(self, self.panels()) as electorate:
+            return electorate.votes(inputs)
 
 
 class Electorate:
@@ -110,6 +111,12 @@ class Electorate:
     ) -> None:
         self.ensemble, self._panels, self._threads = ensemble, panels, threads or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads, "voter", torch.set_num_threads, (1,))
+
+    def __enter__(self) -> "Electorate":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._pool.shutdown()
 
     def votes(self, inputs: NDArray[np.generic]) -> Votes:
         """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
