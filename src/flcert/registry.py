@@ -93,7 +93,7 @@ def source_digest(name: str) -> str:
         return ""
     module_name = name.partition(":")[0]
     if module_name not in _digests:
-        importlib.import_module(module_name)
+        _module(name, module_name)
         _digests[module_name] = _digest_files(_sources(sys.modules[module_name.partition(".")[0]]))
     return _digests[module_name]
 
@@ -146,13 +146,17 @@ def _digest_files(files: list[Path]) -> str:
     return state.hexdigest()
 
 
-def _import(family: str, name: str) -> Factory:
-    module_name, _, attribute = name.partition(":")
+def _module(what: str, name: str) -> ModuleType:
     try:
-        module = importlib.import_module(module_name)
+        return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{family} {name!r}: cannot import module {module_name!r} ({reason})") from None
+        raise InputError(f"{what}: cannot import module {name!r} ({reason})") from None
+
+
+def _import(family: str, name: str) -> Factory:
+    module_name, _, attribute = name.partition(":")
+    module = _module(f"{family} {name!r}", module_name)
     source_digest(name)
     factory = getattr(module, attribute, None)
     if not callable(factory):

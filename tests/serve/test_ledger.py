@@ -1,6 +1,7 @@
 """The failure probability of sampled groups: shared, spent, and remembered."""
 
 import json
+import shutil
 
 import httpx
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 
 from flcert import certify, voting
 from flcert.datasets import load
-from flcert.errors import InputError
+from flcert.errors import InputError, RunError
 from flcert.rundir import RunDirectory
 from flcert.serve.ledger import Ledger
+from flcert.serve.service import Service
 
 INPUTS = load("digits", num_clients=60).test_inputs
 ALPHA, PREDICTIONS = 0.05, 12
@@ -48,7 +50,8 @@ def test_each_answer_takes_an_equal_part_and_a_restart_forgets_nothing(sampled_d
         last = ask(service, list(range(10, 15)))
         nothing = ask(service, [0])
         info = httpx.get(f"{service.address}/v1/info").json()
-    assert [one["certified"] for one in last["predictions"]] == [True, True, False, False, False]
+    assert [one["abstained"] is None for one in last["predictions"]] == [False, False, True, True, True]
+    assert not any(one["certified"] for one in last["predictions"][2:])
     assert [one["level"] for one in last["predictions"]][:2] == expected_levels(
         sampled_directory, [10, 11]
     ).levels.tolist()
@@ -104,7 +107,7 @@ def test_mistakes_with_alpha_get_a_clear_error(flcert, sampled_directory, tmp_pa
         (("--host", "256.0.0.1"), "cannot listen on 256.0.0.1:8000"),
         (("--alpha", "0.1"), "is for certificates of sampled groups"),
         (("--port", "99999"), "port must be in [0, 65535], got 99999"),
-        (("--concurrency", "0"), "concurrency must be in [1, 1099511627776], got 0"),
+        (("--concurrency", "0"), "concurrency must be at least 1, got 0"),
     ],
     ids=str,
 )
@@ -137,6 +140,42 @@ def test_an_account_is_of_one_run_and_one_promise(tmp_path):
     with pytest.raises(InputError, match="is damaged"):
         Ledger(file, "these models", 0.1, 10)
     assert json.loads(file.read_text())["spent"] == -5
+    file.write_text('{"run": "these models", "alpha": 0.1, "predictions": 10, "spent": 11}')
+    with pytest.raises(InputError, match="spent must be at most predictions=10, got 11"):
+        Ledger(file, "these models", 0.1, 10)
+
+
+def test_a_link_to_an_account_is_the_same_account(tmp_path):
+    file, link = tmp_path / "ledger.json", tmp_path / "link.json"
+    ledger = Ledger(file, "these models", 0.1, 10)
+    link.symlink_to(file)
+    with pytest.raises(InputError, match="is in use by another service"):
+        Ledger(link, "these models", 0.1, 10)
+    ledger._claimed.close()
+    assert Ledger(link, "these models", 0.1, 10).spend(4) == 4
+    assert link.is_symlink()
+    assert json.loads(file.read_text())["spent"] == 4
+
+
+def test_an_account_that_somebody_else_changed_certifies_no_more(tmp_path):
+    file = tmp_path / "ledger.json"
+    ledger = Ledger(file, "these models", 0.1, 10)
+    (tmp_path / ".ledger.json.lock").unlink()
+    Ledger(file, "these models", 0.1, 10).spend(4)
+    with pytest.raises(RunError, match="was changed by somebody else"):
+        ledger.spend(1)
+    assert json.loads(file.read_text())["spent"] == 4
+
+
+def test_the_account_is_of_alpha_also_for_a_run_that_was_certified_to_the_letter(tmp_path, sampled_directory):
+    copy = shutil.copytree(sampled_directory, tmp_path / "paper")
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["guarantee"]["selection"] = "paper"
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    directory = RunDirectory.open(copy)
+    service = Service(directory, "own", Ledger(tmp_path / "ledger.json", "these", ALPHA, PREDICTIONS))
+    levels = [one["level"] for one in service.predict(INPUTS[:12])["predictions"]]
+    assert levels == expected_levels(sampled_directory, list(range(12))).levels.tolist()
 
 
 def test_the_labels_of_an_uncovered_answer_are_those_of_the_vote(sampled_directory, serving, tmp_path):

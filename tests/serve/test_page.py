@@ -32,9 +32,8 @@ class Page:
 
     def pick(self, number):
         self.options()
-        before = self.text("verdict")
         Select(self.find("chooser")).select_by_index(number)
-        self.wait(lambda: self.text("verdict") != before)
+        self.wait(lambda: self.find("result").is_displayed())
 
     def draw_a_seven(self):
         self.options()
@@ -108,6 +107,8 @@ def test_an_error_is_shown_when_the_service_is_stopped(page):
     assert page.service.stop() == 0
     Select(page.find("chooser")).select_by_index(2)
     page.wait(lambda: page.text("error") == "The service does not answer. Is it still running?")
+    assert not page.find("result").is_displayed()
+    assert "could have changed" not in page.text("verdict")
 
 
 def test_a_token_is_asked_for_and_used(browser, run_directory, serving, tmp_path):

@@ -84,7 +84,7 @@ def test_a_compression_with_an_attack_is_refused(flcert):
 
 
 MODEL = {
-    "matrix": np.array([[1, -2, 0.5], [0, 0, 0], [1e-44, 0, 0], [3e38, 1, -3e38]], dtype=np.float32),
+    "matrix": np.array([[1, -2, 0.5], [0, 0, 0], [1e-44, 0, 0], [3.4028235e38, 1, -3e38]], dtype=np.float32),
     "filters": np.linspace(-1, 1, 54, dtype=np.float32).reshape(2, 3, 3, 3),
     "vector": np.array([1.0, 70000.0, -3e-9], dtype=np.float32),
     "counter": np.array(7),
@@ -95,6 +95,9 @@ def test_whole_numbers_of_8_bits_are_within_half_a_step_of_each_row():
     small = compressed(MODEL, "int8")
     assert small["matrix"].dtype == np.int8
     large = expanded(small)
+    assert np.isfinite(large["matrix"]).all()
+    tiny = np.array([[180, -90]], dtype=np.float32) * np.float32(1.4e-45)  # numbers below the smallest normal one
+    assert compressed({"tiny": tiny}, "int8")["tiny"].tolist() == [[127, -90]]
     for name in ("matrix", "filters"):
         original = MODEL[name].reshape(len(MODEL[name]), -1)
         step = np.abs(original).max(axis=1, keepdims=True).astype(np.float64) / 127
@@ -113,4 +116,8 @@ def test_numbers_of_16_bits_round_and_overflow_as_numpy_s():
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
 def test_a_model_that_is_not_finite_stays_so_and_harms_nobody(dtype):
     wrong = {"matrix": np.array([[np.nan, 1], [2, np.inf]], dtype=np.float32)}
+    before = compressed(MODEL, dtype)
+    compressed(wrong, dtype)
+    after = compressed(MODEL, dtype)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
     assert np.array_equal(expanded(compressed(wrong, dtype))["matrix"], wrong["matrix"], equal_nan=True)

@@ -1,5 +1,6 @@
 """Theorem 4 against every attack on small cases."""
 
+import itertools
 from itertools import combinations, product
 
 import numpy as np
@@ -83,6 +84,22 @@ def test_what_failed_groups_would_have_voted_cannot_change_a_certified_label(num
                 for changed in attacked(full, groups)
             )
             assert level + 1 > 4 or any(one_more)
+
+
+def test_the_clients_that_each_rival_needs_are_found_by_trying():
+    """m clients take up to m votes from the leader and give them to the rival."""
+    for votes in itertools.product(range(5), repeat=3):
+        if not any(votes):
+            continue
+        leader = int(np.argmax(votes))
+        for rival in {0, 1, 2} - {leader}:
+            least = certify.clients_to_overtake((leader, votes[leader]), (rival, votes[rival]))
+            for m in range(least + 1):
+                after = (votes[rival] + m, -rival) > (votes[leader] - m, -leader)  # the smaller index wins a tie
+                assert after == (m == least)
+        level = certify.disjoint([votes]).levels[0]
+        rivals = [(one, votes[one]) for one in {0, 1, 2} - {leader}]
+        assert level == min(certify.clients_to_overtake((leader, votes[leader]), one) for one in rivals) - 1
 
 
 def test_a_worked_example():

@@ -104,7 +104,26 @@ class Raising(MLP):
         raise KeyError(len(weights))
 
 
-@pytest.mark.parametrize(("name", "message"), [("Crossed", "must give the scores"), ("Raising", "raised KeyError")])
+class Mixing(MLP):
+    """A stacked form in which every model hears of the others."""
+
+    def stacked(self, weights):
+        scores = super().stacked(weights)
+        return lambda example: scores(example) + 0 * scores(example).mean(0)
+
+
+class Rolled(MLP):
+    """A stacked form that gives each model the scores of its neighbour."""
+
+    def stacked(self, weights):
+        scores = super().stacked(weights)
+        return lambda example: scores(example).roll(1, 0)
+
+
+REFUSED = {"Crossed": "must give the scores", "Mixing": "must give the scores", "Rolled": "must give the scores"}
+
+
+@pytest.mark.parametrize(("name", "message"), [*REFUSED.items(), ("Raising", "raised KeyError")])
 def test_a_stacked_form_that_differs_from_the_model_is_refused(name, message, store):
     federation = datasets.load("digits", num_clients=6, num_test=20)
     with pytest.raises(InputError, match=message):
@@ -121,10 +140,12 @@ def test_the_number_of_threads_changes_no_vote_and_the_caller_keeps_his(threads,
     federation = datasets.load("digits", num_clients=30, num_test=50)
     ensemble = train(federation, sampled(federation.ids, 40, 1), Recipe(rounds=1), store=store)
     before = torch.get_num_threads()
+    torch.set_num_threads(3)
     votes = Electorate(ensemble, list(ensemble.panels()), threads).votes(federation.test_inputs)
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
     assert np.array_equal(votes, ensemble.votes(federation.test_inputs))
     assert len(ensemble.owners()) < len(ensemble.model_keys())  # groups that were drawn twice
-    assert torch.get_num_threads() == before
     for group in range(40):
         plain = ensemble.module(group)(torch.from_numpy(federation.test_inputs)).argmax(1)
         assert np.array_equal(votes[group], plain.numpy())

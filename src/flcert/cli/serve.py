@@ -36,6 +36,7 @@ def serve(
     ] = None,
     max_body: Annotated[int, typer.Option(help="Largest body of a request, in bytes.")] = 16_000_000,
     max_inputs: Annotated[int, typer.Option(help="Most inputs in a request.")] = 1000,
+    body_seconds: Annotated[int, typer.Option(help="Seconds in which a request's body must arrive.")] = 30,
     concurrency: Annotated[int, typer.Option(help="Most requests in hand at once.")] = 64,
     threads: Annotated[
         int | None, typer.Option(help="Threads that ask the models.", show_default="one for each core")
@@ -51,10 +52,10 @@ def serve(
     if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
         raise InputError("serving needs an extra: pip install 'flcert[serve]'")
     check_range("port", port, 0, 65535)
-    given = {"max_body": max_body, "max_inputs": max_inputs, "concurrency": concurrency, "threads": threads}
-    for name, value in given.items():
-        if value is not None:
-            check_range(name, value, 1, 2**40)
+    given = {"max_body": max_body, "max_inputs": max_inputs, "body_seconds": body_seconds, "concurrency": concurrency}
+    for name, value in {**given, "threads": threads}.items():
+        if value is not None and value < 1:
+            raise InputError(f"{name} must be at least 1, got {value}")
     from flcert.rundir import RunDirectory
     from flcert.serve.app import build_app
     from flcert.serve.server import listen, serve_until_stopped
@@ -66,7 +67,7 @@ def serve(
     spent = _ledger(directory, certificate, alpha, predictions, ledger)
     listener = listen(host, port)
     service = Service(directory, certificate, spent, threads)
-    limits = Limits(body=max_body, inputs=max_inputs, concurrency=concurrency)
+    limits = Limits(body=max_body, inputs=max_inputs, concurrency=concurrency, seconds=body_seconds)
     address = f"http://{host}:{listener.getsockname()[1]}"
     typer.echo(f"serving {run} on {address}", err=True)
     serve_until_stopped(build_app(service, limits, token), listener)
@@ -78,7 +79,7 @@ def _ledger(
 ) -> "Ledger | None":
     """The account of the failure probability, if the certificate has one."""
     from flcert.serve.ledger import Ledger
-    from flcert.serve.service import digest_of, guarantee_of
+    from flcert.serve.service import account_of, guarantee_of
 
     if guarantee_of(directory, certificate).kind != "sampled":
         for name, value in (("alpha", alpha), ("predictions", predictions), ("ledger", path)):
@@ -90,7 +91,7 @@ def _ledger(
             "certificates of sampled groups share a failure probability: give --alpha (of all answers together) and "
             "--predictions (how many it covers), or --certificate overlapping, which needs none"
         )
-    return Ledger(path or directory.path / "served.json", digest_of(directory), alpha, predictions)
+    return Ledger(path or directory.path / "served.json", account_of(directory), alpha, predictions)
 
 
 def _token(path: Path | None) -> str | None:

@@ -61,12 +61,16 @@ def check_output(module: nn.Module, example: torch.Tensor, num_labels: int) -> N
 
 
 def _check_stacked(module: nn.Module, example: torch.Tensor, scores: torch.Tensor) -> None:
-    """Refuse a module whose stacked form computes something else than the module."""
-    weights = {name: torch.stack([value, value]) for name, value in module.state_dict().items()}
+    """Refuse a stacked form that computes something else than the module, or lets models reach each other's scores."""
+    state = module.state_dict()
+    spoilt = {name: value * float("nan") if value.is_floating_point() else value for name, value in state.items()}
+    weights = {name: torch.stack([value, spoilt[name], value]) for name, value in state.items()}
     with torch.no_grad():
         try:
             stacked = module.stacked(weights)(example)  # type: ignore[operator]
         except Exception as error:  # a user's code may raise anything
             raise InputError(f"the model's stacked form raised {type(error).__name__}: {error}") from None
-    if stacked.shape != (2, scores.shape[1]) or not torch.allclose(stacked, scores.expand(2, -1), 1e-3, 1e-4):
-        raise InputError("the model's stacked form must give the scores that the model gives, one row for each model")
+    if stacked.shape != (3, scores.shape[1]) or not torch.allclose(stacked[::2], scores.expand(2, -1), 1e-3, 1e-4):
+        raise InputError(
+            "the model's stacked form must give the scores that each model gives alone, one row for each model"
+        )

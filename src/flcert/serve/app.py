@@ -15,8 +15,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.requests import ClientDisconnect
 
 from flcert import __version__
+from flcert.errors import FlcertError, InputError
 from flcert.serve.requests import RefusedError, read_inputs
 from flcert.serve.service import Limits, Service
 
@@ -57,11 +59,17 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.url.path.startswith("/v1/") and token is not None and not _authorised(request, token):
-            response: Response = _refusal(401, "give the service's token: Authorization: Bearer TOKEN")
+        if request.scope["path"].startswith("/v1/") and token is not None and not _authorised(request, token):
+            wrong = (
+                "the token is not the service's" if "authorization" in request.headers else "this service has a token"
+            )
+            response: Response = _refusal(401, f"{wrong}; give it as Authorization: Bearer TOKEN")
             response.headers["WWW-Authenticate"] = "Bearer"
         else:
-            response = await answer(request)
+            try:
+                response = await answer(request)
+            except asyncio.CancelledError:
+                response = _refusal(503, "the service is stopping")
         response.headers.update(HEADERS)
         return response
 
@@ -110,11 +118,13 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
         """Some test inputs to try."""
         return service.chosen_inputs()
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz")
     async def health() -> dict[str, str]:
         """Whether the service is up."""
         return {"status": "ok"}
 
+    @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
         return HTMLResponse(files("flcert.serve").joinpath("page.html").read_text())
@@ -135,7 +145,13 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
 
 def _answer(service: Service, body: bytes, content_type: str, limits: Limits) -> dict[str, Any]:
     ensemble = service.ensemble
-    return service.predict(read_inputs(body, content_type, limits, ensemble.input_shape, ensemble.input_dtype))
+    inputs = read_inputs(body, content_type, limits, ensemble.input_shape, ensemble.input_dtype)
+    try:
+        return service.predict(inputs)
+    except InputError as error:  # what only a model can tell, such as a word that it does not know
+        raise RefusedError(422, str(error)) from None
+    except FlcertError as error:
+        raise RefusedError(500, str(error)) from None
 
 
 async def _body(request: Request, limits: Limits) -> bytes:
@@ -153,12 +169,14 @@ async def _body(request: Request, limits: Limits) -> bytes:
                     raise too_large
     except TimeoutError:
         raise RefusedError(408, f"the body must arrive within {limits.seconds:g} seconds") from None
+    except ClientDisconnect:
+        raise RefusedError(400, "the body ended too early") from None  # nobody listens any more
     return bytes(received)
 
 
 def _authorised(request: Request, token: str) -> bool:
-    given = request.headers.get("authorization", "")
-    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
 
 
 def _refusal(status: int, message: str) -> JSONResponse:

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import IO
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from flcert.errors import InputError, RunError
 from flcert.files import read_json, write_json
@@ -21,7 +21,7 @@ class Account(Strict):
     """What is promised and what is spent.
 
     Args:
-        run: which ensemble: the digest of its groups' keys.
+        run: which models and which theorem.
         alpha: failure probability of all certificates together.
         predictions: how many share it.
         spent: how many were given.
@@ -31,6 +31,12 @@ class Account(Strict):
     alpha: float = Field(gt=0, lt=1)
     predictions: int = Field(gt=0)
     spent: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _within_the_promise(self) -> "Account":
+        if self.spent > self.predictions:
+            raise ValueError(f"spent must be at most predictions={self.predictions}, got {self.spent}")
+        return self
 
 
 class Ledger:
@@ -44,24 +50,26 @@ class Ledger:
     """
 
     def __init__(self, path: Path, run: str, alpha: float, predictions: int) -> None:
-        self.path, self._lock = path, Lock()
+        self.path, self._lock = path.resolve(), Lock()  # a link is another name of the same account
         try:
             asked = Account(run=run, alpha=alpha, predictions=predictions)
         except ValidationError as failure:
             raise complaint(failure, f"{failure.errors()[0]['loc'][0]}") from None
-        self._claimed = _claim(path)
-        self.account = _read(path) if path.exists() else asked
+        self._claimed = _claim(self.path)
+        self.account = _read(self.path) if self.path.exists() else asked
         for name in ("run", "alpha", "predictions"):
             if getattr(self.account, name) != getattr(asked, name):
                 raise InputError(
                     f"{path} is of {name} {getattr(self.account, name)}, got {getattr(asked, name)}; what it says is "
                     f"spent stays spent: give what it was begun with, or another file for other inputs"
                 )
-        write_json(path, self.account.model_dump(), durable=True)
+        write_json(self.path, self.account.model_dump(), durable=True)
 
     def spend(self, wanted: int) -> int:
         """How many of so many predictions are covered; they are recorded as given before this returns."""
         with self._lock:
+            if _read(self.path) != self.account:
+                raise RunError(f"{self.path} was changed by somebody else; nothing more is certified from it")
             covered = min(wanted, self.account.predictions - self.account.spent)
             if covered:
                 after = self.account.model_copy(update={"spent": self.account.spent + covered})

@@ -2,6 +2,7 @@
 
 import io
 import json
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,13 @@ def read_inputs(
         array = _from_json(body, input_dtype)
     else:
         raise RefusedError(415, f"Content-Type must be application/json or {NPY[0]}, got {kind!r}")
-    if array.shape == input_shape:
+    if array.size == 0:
+        raise RefusedError(422, "inputs must hold at least one input")
+    if array.shape in (input_shape, (prod(input_shape),)):
         array = array[None]
-    if array.ndim and len(array) > limits.inputs:
+    if array.ndim < 2:
+        raise RefusedError(422, f"each input must have shape {input_shape}, got {array.shape}")
+    if len(array) > limits.inputs:
         raise RefusedError(413, f"at most {limits.inputs} inputs in a request, got {len(array)}")
     try:
         return checked_inputs(array, input_shape, input_dtype)
@@ -60,16 +65,16 @@ def _from_json(body: bytes, input_dtype: str) -> NDArray[np.generic]:
         raise RefusedError(422, 'the body must be {"inputs": [...]}: one input, or a list of them')
     try:
         array = np.array(asked["inputs"])
-    except (ValueError, OverflowError) as error:
-        raise RefusedError(422, f"inputs must be numbers in lists of equal length: {error}") from None
+    except (ValueError, OverflowError):  # lists of different lengths
+        array = np.array(None)
     if array.dtype.kind not in "iuf":
-        raise RefusedError(422, f"inputs must be numbers in lists of equal length, got {array.dtype.name}")
+        raise RefusedError(422, "inputs must be numbers of ordinary size, in lists of equal length")
     return array if input_dtype == "int64" else array.astype(np.float64)
 
 
 def _from_npy(body: bytes) -> NDArray[np.generic]:
     try:
         array: NDArray[np.generic] = np.lib.format.read_array(io.BytesIO(body), allow_pickle=False)
-    except (ValueError, EOFError, MemoryError, OverflowError, SyntaxError, TypeError) as error:
+    except Exception as error:  # whatever a header can make NumPy raise
         raise RefusedError(400, f"the body is not an npy file: {error}") from None
     return array

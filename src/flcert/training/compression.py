@@ -12,6 +12,7 @@ import numpy as np
 from flcert.store import Arrays
 
 COMPRESSION_VERSION = 1  # raise it whenever the same model would be compressed to other bytes
+LARGEST = float(np.finfo(np.float32).max)
 SCALE = " scale"  # ends the name of an array's scales; no array of a module has a space in its name
 
 Dtype = Literal["float16", "int8"]
@@ -32,7 +33,7 @@ def compressed(arrays: Arrays, dtype: Dtype) -> Arrays:
             largest = np.abs(array).max(axis=tuple(range(1, array.ndim)), keepdims=True)
             scale = (largest / 127).astype(np.float32)
             scale[scale == 0] = 1  # a row of zeros
-            small[name] = np.rint(array / scale).astype(np.int8)
+            small[name] = np.clip(np.rint(array / scale), -127, 127).astype(np.int8)
             small[name + SCALE] = scale
         else:
             with np.errstate(over="ignore"):
@@ -47,7 +48,8 @@ def expanded(arrays: Arrays) -> Arrays:
         if name.endswith(SCALE):
             continue
         if name + SCALE in arrays:
-            large[name] = array.astype(np.float32) * arrays[name + SCALE].astype(np.float32)
+            exact = array.astype(np.float64) * arrays[name + SCALE].astype(np.float64)
+            large[name] = np.clip(exact, -LARGEST, LARGEST).astype(np.float32)
         else:
             large[name] = array.astype(np.float32) if array.dtype == np.float16 else array
     return large

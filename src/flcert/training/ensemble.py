@@ -3,7 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from math import prod
 
@@ -124,12 +124,15 @@ class Electorate:
         rows: dict[str, Votes] = {}
         waiting: deque[tuple[Sequence[str], Future[Votes]]] = deque()
         with one_thread():
-            for keys, together in self._panels:
-                waiting.append((keys, self._pool.submit(together.votes, checked)))
-                if len(waiting) > self._threads:  # panels that are made on the way must not pile up
+            try:
+                for keys, together in self._panels:
+                    waiting.append((keys, self._pool.submit(together.votes, checked)))
+                    if len(waiting) > self._threads:  # panels that are made on the way must not pile up
+                        _collect(rows, *waiting.popleft())
+                while waiting:
                     _collect(rows, *waiting.popleft())
-            while waiting:
-                _collect(rows, *waiting.popleft())
+            finally:
+                wait([answer for _, answer in waiting])  # after an error: nothing of this call goes on beside the next
         table = np.full((len(self.ensemble.keys), len(checked)), NO_VOTE, dtype=np.int32)
         for group, key in self.ensemble.model_keys().items():
             table[group] = rows[key]

@@ -1,6 +1,7 @@
 """Models that are asked together: many in one pass of batched products, or one alone."""
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -130,29 +131,30 @@ class Alone:
     def votes(self, inputs: Inputs) -> Votes:
         """What the model predicts for each input, (1 x inputs)."""
         if self._smoothing is None:
-            return self._votes(inputs)[None]
-        smoothing, replica = self._smoothing, Replica(self._module)
+            return _votes(self._module, inputs)[None]
+        smoothing, replica = self._smoothing, Replica(deepcopy(self._module))  # whatever happens, the model stays
         state = replica.read()
         copies = np.empty((smoothing.copies, len(inputs)), dtype=np.int32)
         for number in range(smoothing.copies):
             replica.write(smoothing.perturbed(state, replica.num_parameters, smoothing.seed, "copy", number))
-            copies[number] = self._votes(inputs)
-        replica.write(state)
+            copies[number] = _votes(replica.module, inputs)
         return winners(count(copies)).astype(np.int32)[None]
 
     def ranks(self, inputs: Inputs) -> Ranks:
         """The order in which the model puts the labels, (1 x inputs x labels)."""
-        return np.concatenate([_places(scores) for scores in self._blocks(inputs)])[None]
+        return np.concatenate([_places(scores) for scores in _batches(self._module, inputs)])[None]
 
-    def _votes(self, inputs: Inputs) -> Votes:
-        return np.concatenate([predicted_labels(scores) for scores in self._blocks(inputs)], dtype=np.int32)
 
-    def _blocks(self, inputs: Inputs) -> Iterator[Scores]:
-        """The scores of each batch of inputs, (inputs x labels)."""
-        self._module.eval()
-        for start in range(0, len(inputs), BATCH):
-            with one_thread(), torch.inference_mode():
-                yield self._module(torch.from_numpy(np.array(inputs[start : start + BATCH]))).float().numpy()
+def _votes(module: nn.Module, inputs: Inputs) -> Votes:
+    return np.concatenate([predicted_labels(scores) for scores in _batches(module, inputs)], dtype=np.int32)
+
+
+def _batches(module: nn.Module, inputs: Inputs) -> Iterator[Scores]:
+    """The scores of each batch of inputs, (inputs x labels)."""
+    module.eval()
+    for start in range(0, len(inputs), BATCH):
+        with one_thread(), torch.inference_mode():
+            yield module(torch.from_numpy(np.array(inputs[start : start + BATCH]))).float().numpy()
 
 
 def _module(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
