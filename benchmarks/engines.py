@@ -1,10 +1,10 @@
 """What an engine costs: the time of a group in each of them, side by side.
 
 The same small groups of the digits are trained by every engine with one worker each, in turns, with nothing kept from
-one turn to the next. "ms a group" is the time from the call to the last group's model, over the number of groups;
-"overhead" and "ratio" compare it with the inline engine's. It is taken with workers that have already trained the same
-groups for one round. "start, stop s" is what starting them, that round, and stopping them took. "whole s" is the sum:
-what one waits for all groups. Votes, certificate and report are no part of it.
+one turn to the next. "ms a group" is the time from the call to the last group's model, over the number of groups, the
+median of three trainings in each turn; "overhead" and "ratio" compare it with the inline engine's. It is taken with
+workers that have already trained the same groups for one round. "start, stop s" is what starting them, that round, and
+stopping them took. "whole s" is the sum, what one waits for all groups, without votes, certificate and report.
 
 The last two rows are Flower's simulation with Ray. "flower-simulation" trains all groups at once in one of them by the
 ServerApp of examples/flower. "plain-flower" is what one does without flcert: Flower's FedAvg on the clients of one
@@ -39,6 +39,7 @@ from flcert.store import Store
 from flcert.training.train import train_groups
 
 ROOT = Path(__file__).parents[1]
+TRAININGS = 3  # in a turn, with the same workers
 Train = Callable[[Recipe], float]  # trains all groups; returns the time at which the last was done
 Opened = Callable[[Federation, Grouping, Recipe], AbstractContextManager[Train]]
 
@@ -117,15 +118,19 @@ def is_installed(name: str) -> bool:
     return not missing
 
 
+def seconds_of(train: Train, recipe: Recipe) -> float:
+    begun = time()
+    return train(recipe) - begun
+
+
 def take(row: Row, federation: Federation, groups: Grouping, recipe: Recipe) -> Seconds:
-    """Start, train for one round, train, and stop, once."""
+    """Start, train for one round, train several times, and stop."""
     begun = time()
     with row.opened(federation, groups, recipe) as train:
         started = train(recipe.model_copy(update={"rounds": 1})) - begun
-        ready = time()
-        trained = train(recipe) - ready
+        trained = [seconds_of(train, recipe) for _ in range(TRAININGS)]
         leaving = time()
-    return Seconds(started + time() - leaving, trained)
+    return Seconds(started + time() - leaving, median(trained))
 
 
 def turn(row: Row, federation: Federation, groups: Grouping, recipe: Recipe) -> Seconds:
