@@ -1,8 +1,7 @@
 """The HTTP side: routes, limits and the token."""
 
 import asyncio
-import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
@@ -11,7 +10,7 @@ from typing import Any
 import anyio
 import swagger_ui_bundle  # type: ignore[import-untyped]
 from anyio.to_thread import run_sync
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
@@ -19,14 +18,10 @@ from starlette.requests import ClientDisconnect
 
 from flcert import __version__
 from flcert.errors import FlcertError, InputError
+from flcert.serve.guard import Guard, refusal
 from flcert.serve.requests import RefusedError, read_inputs
 from flcert.serve.service import Limits, Service
 
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self' 'unsafe-inline' data:; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
 REQUEST_BODY = {
     "requestBody": {
         "required": True,
@@ -56,22 +51,7 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
     app.openapi_version = "3.0.2"  # the newest that the packaged Swagger UI can show
     at_work = anyio.CapacityLimiter(1)  # one request at a time computes, with all threads
     in_hand = 0
-
-    @app.middleware("http")
-    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        if request.scope["path"].startswith("/v1/") and token is not None and not _authorised(request, token):
-            wrong = (
-                "the token is not the service's" if "authorization" in request.headers else "this service has a token"
-            )
-            response: Response = _refusal(401, f"{wrong}; give it as Authorization: Bearer TOKEN")
-            response.headers["WWW-Authenticate"] = "Bearer"
-        else:
-            try:
-                response = await answer(request)
-            except asyncio.CancelledError:
-                response = _refusal(503, "the service is stopping")
-        response.headers.update(HEADERS)
-        return response
+    app.add_middleware(Guard, token=token)
 
     @asynccontextmanager
     async def place() -> AsyncIterator[None]:
@@ -86,19 +66,19 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
 
     @app.exception_handler(RefusedError)
     async def refused(_: Request, error: RefusedError) -> JSONResponse:
-        return _refusal(error.status, error.message)
+        return refusal(error.status, error.message)
 
     @app.exception_handler(404)
     async def nothing_here(request: Request, _: Exception) -> JSONResponse:
-        return _refusal(404, f"there is nothing at {request.url.path}; see /docs")
+        return refusal(404, f"there is nothing at {request.url.path}; see /docs")
 
     @app.exception_handler(405)
     async def wrong_method(request: Request, _: Exception) -> JSONResponse:
-        return _refusal(405, f"{request.url.path} does not take {request.method}; see /docs")
+        return refusal(405, f"{request.url.path} does not take {request.method}; see /docs")
 
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> JSONResponse:
-        return _refusal(500, f"unexpected {type(error).__name__}; the service's log may say more")
+        return refusal(500, f"unexpected {type(error).__name__}; the service's log may say more")
 
     @app.post("/v1/predict", openapi_extra=REQUEST_BODY)
     async def predict(request: Request) -> JSONResponse:
@@ -172,12 +152,3 @@ async def _body(request: Request, limits: Limits) -> bytes:
     except ClientDisconnect:
         raise RefusedError(400, "the body ended too early") from None  # nobody listens any more
     return bytes(received)
-
-
-def _authorised(request: Request, token: str) -> bool:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
-
-
-def _refusal(status: int, message: str) -> JSONResponse:
-    return JSONResponse({"error": message}, status)
