@@ -86,7 +86,7 @@ def test_a_test_input_is_shown_with_the_level_of_the_run_and_the_slider_tells_wh
     assert page.text("standing").startswith(f"Nothing is proved for {sample['level'] + 1} clients")
     mark = page.browser.find_element(By.CSS_SELECTOR, "#curve .mark")
     reach = (len(RunDirectory.open(run_directory).summary()["certified_accuracy"]) - 1) or 1
-    assert float(mark.get_attribute("x1")) == pytest.approx(62 + 640 * sample["level"] / reach)
+    assert float(mark.get_attribute("x1")) == pytest.approx(78 + 620 * sample["level"] / reach)
 
 
 def test_the_slider_names_who_could_take_over(page, run_directory):
