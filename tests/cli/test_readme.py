@@ -48,6 +48,7 @@ def call(command, directory, environment):
     return result.stdout
 
 
+@pytest.mark.timeout(1500)  # some twenty commands, each a process
 def test_the_commands_of_the_readme_run_and_print_what_it_says(tmp_path, environment):
     install, tests, *usage = blocks("sh")
     assert " && ".join(["python3.11 -m venv .venv", ".venv/bin/pip install -q -c constraints.txt"]) in install
