@@ -1,5 +1,6 @@
 """A server that restarts trains only what is missing."""
 
+import numpy as np
 import pytest
 from flwr.serverapp.strategy import FedAvg, Krum
 
@@ -83,11 +84,16 @@ def members_directory(train, network, name):
         {"groups": 3},
         {"strategy": FedAvg},
         {"strategy": Krum},
+        {"train_config": {"lr": 0.1}},
+        {"initial": "zeros"},
     ],
     ids=str,
 )
 def test_another_setting_does_not_take_over_a_directory(options, network, train):
-    train(network())
+    first = train(network())
+    if "initial" in options:
+        arrays = first.ensemble.load(next(iter(first.ensemble.model_keys().values())))
+        options = {"initial": {name: np.zeros_like(array) for name, array in arrays.items()}}
     with pytest.raises(InputError, match="holds a run of another configuration"):
         train(network(), **options)
 

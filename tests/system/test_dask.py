@@ -243,6 +243,8 @@ def test_a_scheduler_without_workers_is_an_error(tmp_path, store):
         (("--timeout", 3), "timeout goes with engine 'dask', got 3.0 with engine 'processes'"),
         (("--engine", "dask", "--timeout", 0), "timeout must be a positive number of seconds, got 0.0"),
         (("--engine", "dask", "--scheduler", "tcp://h:1", "--workers", 2), "leave out workers=2"),
+        (("--engine", "dask", "--scheduler", ""), "scheduler must be an address such as tcp://host:8786, got ''"),
+        (("--engine", "dask", "--scheduler", "host:8786"), "scheduler must be an address such as tcp://host:8786, got"),
     ],
 )
 def test_a_mistake_gives_a_message_and_code_2(flcert, tmp_path, options, message):

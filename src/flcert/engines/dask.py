@@ -10,6 +10,8 @@ from flcert.datasets import Federation
 from flcert.engines.base import Pool
 from flcert.errors import InputError
 
+SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
+
 
 @dataclass(frozen=True)
 class Dask:
@@ -28,6 +30,8 @@ class Dask:
     def __post_init__(self) -> None:
         if importlib.util.find_spec("distributed") is None:
             raise InputError("engine 'dask' needs an extra: pip install 'flcert[dask]'")
+        if self.scheduler is not None and self.scheduler.partition("://")[0] not in SCHEMES:
+            raise InputError(f"scheduler must be an address such as tcp://host:8786, got {self.scheduler!r}")
         if not 0 < self.timeout < float("inf"):
             raise InputError(f"timeout must be a positive number of seconds, got {self.timeout}")
 

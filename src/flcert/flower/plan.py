@@ -99,13 +99,16 @@ def plan(
     models.check_output(module, torch.from_numpy(np.array(subject.test_inputs[0])), subject.num_labels)
     strategies = distinct(strategy, len(grouping)) if strategy else _by_rule(recipe, subject, len(grouping))
     description = described(strategies[0])
+    started = {own.seed: _started(own, subject, initial) for own in map(recipe.of_group, range(len(grouping)))}
     return Plan(
-        config=_config(settings, recipe, proof, subject, description if strategy else None),
+        config=_config(
+            settings, recipe, proof, subject, description if strategy else None, _start(started, train_config)
+        ),
         subject=subject,
         grouping=grouping,
         nodes=nodes,
         strategies=strategies,
-        started={own.seed: _started(own, subject, initial) for own in map(recipe.of_group, range(len(grouping)))},
+        started=started,
         train_config=train_config,
         description=description,
     )
@@ -171,11 +174,19 @@ def _by_rule(recipe: Recipe, subject: Subject, number: int) -> list[Strategy]:
     return made
 
 
-def _config(settings: Groups, recipe: Recipe, proof: Proof, subject: Subject, strategy: str | None) -> Config:
+def _start(started: Mapping[int, Arrays], train_config: Mapping[str, Any]) -> str:
+    """A digest of what all groups start from, and of what clients are told."""
+    arrays = [array for seed in sorted(started) for array in started[seed].values()]
+    return digest_arrays(*arrays, text=repr(sorted(train_config.items())))
+
+
+def _config(
+    settings: Groups, recipe: Recipe, proof: Proof, subject: Subject, strategy: str | None, start: str
+) -> Config:
     """The configuration that the run directory records; no data set has its name, so nobody runs it by mistake."""
     if strategy:
         recipe = recipe.model_copy(update={"aggregator": Choice(name=FLOWER, options={"strategy": strategy})})
-    data = Choice(name=FLOWER, options={"title": subject.name, "digest": subject.digest})
+    data = Choice(name=FLOWER, options={"title": subject.name, "digest": subject.digest, "start": start})
     return Config(data=data, grouping=settings, recipe=recipe, certificate=proof)
 
 

@@ -1,8 +1,9 @@
 """What groups train with: any strategy of Flower's, or flcert's own rules as one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -77,9 +78,30 @@ def distinct(factory: Callable[[], Strategy], number: int) -> list[Strategy]:
         if not isinstance(made[-1], Strategy):
             raise InputError(f"the factory must return a Flower strategy, got {type(made[-1]).__name__}")
         _refuse_sampling(made[-1])
-    if len({id(strategy) for strategy in made}) < number:
-        raise InputError("the factory must return a new strategy at each call; one object cannot serve two groups")
+    _refuse_shared(made)
     return made
+
+
+def _refuse_shared(strategies: Sequence[Strategy]) -> None:
+    """Refuse strategies of different groups that are, wrap or hold the same object that can change."""
+    owner: dict[int, int] = {}
+    for group, strategy in enumerate(strategies):
+        for part in _changeable(strategy):
+            if owner.setdefault(id(part), group) != group:
+                raise InputError(
+                    "the factory must return a new strategy at each call, with nothing in it that an earlier one has; "
+                    f"got the same {type(part).__name__} for groups {owner[id(part)]} and {group}"
+                )
+
+
+def _changeable(strategy: Strategy) -> Iterator[object]:
+    """The strategy, those that it wraps, and all containers and arrays that they hold."""
+    yield strategy
+    for value in vars(strategy).values():
+        if isinstance(value, Strategy):
+            yield from _changeable(value)
+        elif isinstance(value, dict | list | set | bytearray | np.ndarray | torch.Tensor | nn.Module):
+            yield value
 
 
 def never_wait(strategy: Strategy) -> None:

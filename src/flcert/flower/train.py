@@ -7,7 +7,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -17,15 +17,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from flcert.conclusion import conclude
 from flcert.config import Hashed, Proof
-from flcert.errors import FlcertError, InputError
+from flcert.errors import FlcertError, InputError, RunError
 from flcert.flower.grid import GroupGrid
 from flcert.flower.plan import Groups, Plan, check_settings, plan, subject_of
 from flcert.flower.replies import readable
 from flcert.flower.strategy import never_wait, weight_of
-from flcert.flower.users import Users, connected
+from flcert.flower.users import Users, by_name, by_query, connected
 from flcert.guarantee import Guarantee
 from flcert.isolation import one_thread
-from flcert.pipeline import RunResult, refuse_without_models
+from flcert.pipeline import RunResult
 from flcert.rundir import RunDirectory
 from flcert.store import Arrays
 from flcert.training import Ensemble, Progress, Recipe
@@ -101,7 +101,13 @@ def train(
         poll: seconds between two looks for replies.
         progress: called with a stage, the number done and the total.
     """
-    recipe, settings = recipe or Recipe(), Hashed(num_groups=groups) if isinstance(groups, int) else groups
+    recipe, settings = recipe or Recipe(), _settings(groups)
+    if isinstance(clients, str | float):
+        raise InputError(f"clients must be a whole number or a list of user ids, got {clients!r}")
+    makers: tuple[Any, ...] = (by_name, by_query)
+    for maker in makers:
+        if users is maker:
+            raise InputError(f"users must be what {maker.__name__}() returns, got {maker.__name__} itself")
     proof = certificate or Proof()
     check_settings(recipe, settings, proof, strategy)
     if not timeout > 0:
@@ -124,6 +130,14 @@ def train(
         one = partial(_train_group, grid, planned, run_directory, timeout, poll)
         outcomes = _train_all(one, planned.keys, concurrent, progress)
     return _conclude(planned, run_directory, outcomes, progress)
+
+
+def _settings(groups: int | Groups) -> Groups:
+    if isinstance(groups, Groups):
+        return groups
+    if not isinstance(groups, int) or groups < 1:
+        raise InputError(f"groups must be a number from 1, or settings of a grouping, got {groups!r}")
+    return Hashed(num_groups=groups)
 
 
 def _train_all(
@@ -180,16 +194,24 @@ def _train_group(
     except (Exception, SystemExit) as error:  # a user's strategy may raise anything
         failure = readable(f"{error}" if isinstance(error, FlcertError) else f"{type(error).__name__}: {error}")
     dropped = [asdict(one) for one in view.dropped]
+    run_directory.write_dropped(group, dropped)
     if failure is None:
-        run_directory.write_dropped(group, dropped)
         run_directory.write_model(group, key, arrays)
     return Outcome(failure, dropped)
+
+
+def refuse_all(outcomes: Sequence[Outcome]) -> NoReturn:
+    """End a run in which no group has a model, with the first reason that is known."""
+    group, outcome = next((group, one) for group, one in enumerate(outcomes) if one.failure)
+    first = outcome.dropped[0] if outcome.dropped else None
+    why = f"; the reply of {first['user']} in round {first['round']} was dropped: {first['reason']}" if first else ""
+    raise RunError(f"no group could be trained; group {group}: {outcome.failure}{why}")
 
 
 def _model(found: ArrayRecord, reference: Arrays) -> Arrays:
     """The final arrays in the model's order and types: strategies turn counters into floating-point numbers."""
     if not found:
-        raise InputError("no reply of any client could be used")
+        raise InputError("the strategy made no model: no reply could be used, or it wants more of them")
     arrays: Arrays = {}
     for name, expected in reference.items():
         array = found[name].numpy()
@@ -219,7 +241,8 @@ def _conclude(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Out
         trained=len({key for key, outcome in told if key in group_of and not outcome.reused}),
         reused=len({key for key, outcome in told if outcome.reused}),
     )
-    refuse_without_models(ensemble)
+    if not ensemble.model_keys():
+        refuse_all(outcomes)
     for group, key in ensemble.model_keys().items():  # sampled groups of the same clients share a model
         if group != group_of[key]:
             run_directory.write_model(group, key, ensemble.load(key))
