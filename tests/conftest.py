@@ -22,11 +22,6 @@ settings.register_profile("flcert", deadline=None)  # a busy machine is no failu
 settings.load_profile("flcert")
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: many tests wait for processes that they started."""
-    return (os.cpu_count() or 1) + 1
-
-
 @dataclass(frozen=True)
 class Outcome:
     code: int
