@@ -67,6 +67,11 @@ class Own(FedAvg):
     ("options", "message"),
     [
         ({"strategy": lambda: FedAvg(fraction_train=0.5)}, "fraction_train must be 1.0, got 0.5"),
+        ({"strategy": lambda: FedAvg(fraction_evaluate=0.5)}, "fraction_evaluate must be 0.0 or 1.0, got 0.5"),
+        (
+            {"strategy": lambda: strategies.DifferentialPrivacyServerSideFixedClipping(FedAvg(), 0.1, 1.0, 5)},
+            "noise_multiplier must be 0, got 0.1: Flower draws noise from a generator that all groups share",
+        ),
         ({"strategy": lambda: 3}, "the factory must return a Flower strategy, got int"),
         ({"strategy": lambda: 1 / 0}, "the strategy's factory raised ZeroDivisionError"),
         (

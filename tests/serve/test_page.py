@@ -70,7 +70,8 @@ def test_a_drawing_by_keyboard_is_predicted(page):
     page.options()
     keys = [Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_UP, Keys.SPACE, *[Keys.ARROW_DOWN] * 6, Keys.ENTER]
     page.find("draw").send_keys(*keys)
-    page.wait(lambda: page.text("verdict").startswith("1"))
+    page.wait(lambda: page.find("result").is_displayed())
+    assert page.text("verdict").startswith("1")
 
 
 def test_a_test_input_is_shown_with_the_level_of_the_run_and_the_slider_tells_when_it_falls(page, run_directory):

@@ -77,7 +77,7 @@ def distinct(factory: Callable[[], Strategy], number: int) -> list[Strategy]:
             raise InputError(f"the strategy's factory raised {type(error).__name__}: {error}") from error
         if not isinstance(made[-1], Strategy):
             raise InputError(f"the factory must return a Flower strategy, got {type(made[-1]).__name__}")
-        _refuse_sampling(made[-1])
+        _refuse_shared_chance(made[-1])
     _refuse_shared(made)
     return made
 
@@ -141,15 +141,28 @@ def _setting(value: Any) -> str:
     return repr(value) if value is None or isinstance(value, int | float | str) else ""
 
 
-def _refuse_sampling(strategy: Strategy) -> None:
+def _refuse_shared_chance(strategy: Strategy) -> None:
+    """Refuse what draws from generators of the process: the clients of one group would change another's draws."""
     fraction = getattr(strategy, "fraction_train", 1.0)
     if fraction != 1.0:
         raise InputError(
             f"fraction_train must be 1.0, got {fraction}: Flower draws nodes from a generator that all groups share; "
             "give recipe.participation instead"
         )
+    fraction = getattr(strategy, "fraction_evaluate", 1.0)
+    if fraction not in (0.0, 1.0):
+        raise InputError(
+            f"fraction_evaluate must be 0.0 or 1.0, got {fraction}: Flower draws nodes from a generator that all "
+            "groups share"
+        )
+    for name in ("noise_multiplier", "clipped_count_stddev"):
+        if noise := getattr(strategy, name, None):
+            raise InputError(
+                f"{name} must be 0, got {noise}: Flower draws noise from a generator that all groups share, so no "
+                "certificate would hold"
+            )
     for inner in _inside(strategy):
-        _refuse_sampling(inner)
+        _refuse_shared_chance(inner)
 
 
 def _inside(strategy: Strategy) -> list[Strategy]:

@@ -64,22 +64,6 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
         finally:
             in_hand -= 1
 
-    @app.exception_handler(RefusedError)
-    async def refused(_: Request, error: RefusedError) -> JSONResponse:
-        return refusal(error.status, error.message)
-
-    @app.exception_handler(404)
-    async def nothing_here(request: Request, _: Exception) -> JSONResponse:
-        return refusal(404, f"there is nothing at {request.url.path}; see /docs")
-
-    @app.exception_handler(405)
-    async def wrong_method(request: Request, _: Exception) -> JSONResponse:
-        return refusal(405, f"{request.url.path} does not take {request.method}; see /docs")
-
-    @app.exception_handler(Exception)
-    async def broken(_: Request, error: Exception) -> JSONResponse:
-        return refusal(500, f"unexpected {type(error).__name__}; the service's log may say more")
-
     @app.post("/v1/predict", openapi_extra=REQUEST_BODY)
     async def predict(request: Request) -> JSONResponse:
         """Label, level, votes and certificate of one input or of many."""
@@ -104,6 +88,34 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
         """Whether the service is up."""
         return {"status": "ok"}
 
+    _add_refusals(app)
+    _add_pages(app)
+    return app
+
+
+def _add_refusals(app: FastAPI) -> None:
+    """Whatever goes wrong is told in the same form."""
+
+    @app.exception_handler(RefusedError)
+    async def refused(_: Request, error: RefusedError) -> JSONResponse:
+        return refusal(error.status, error.message)
+
+    @app.exception_handler(404)
+    async def nothing_here(request: Request, _: Exception) -> JSONResponse:
+        return refusal(404, f"there is nothing at {request.url.path}; see /docs")
+
+    @app.exception_handler(405)
+    async def wrong_method(request: Request, _: Exception) -> JSONResponse:
+        return refusal(405, f"{request.url.path} does not take {request.method}; see /docs")
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> JSONResponse:
+        return refusal(500, f"unexpected {type(error).__name__}; the service's log may say more")
+
+
+def _add_pages(app: FastAPI) -> None:
+    """What people look at."""
+
     @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
@@ -120,7 +132,6 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
         )
 
     app.mount("/swagger", StaticFiles(directory=swagger_ui_bundle.swagger_ui_path))
-    return app
 
 
 def _answer(service: Service, body: bytes, content_type: str, limits: Limits) -> dict[str, Any]:
