@@ -26,6 +26,11 @@ def with_content(reply, **records):
     return reply
 
 
+def as_answer_to(kind, reply):
+    reply.metadata.message_type = kind
+    return reply
+
+
 def metrics(**values):
     return MetricRecord({name.replace("_", "-"): value for name, value in values.items()})
 
@@ -61,6 +66,7 @@ FAULTS = {
     "other metrics": lambda reply: with_content(
         reply, arrays=reply.content["arrays"], metrics=metrics(num_examples=5, surprise=1.0)
     ),
+    "other type": lambda reply: as_answer_to("query", times(np.float32("nan"))(reply)),
     "hangs": lambda _: time.sleep(3600),
     "exits": lambda _: os._exit(1),
 }

@@ -1,5 +1,7 @@
 """Malicious clients over Flower: whatever one of them sends, all other groups' models keep their bytes."""
 
+from types import SimpleNamespace
+
 import pytest
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp.strategy import (
@@ -32,6 +34,7 @@ REASONS = {
     "no weight": "metric 'num-examples' must be a positive number, got None",
     "negative weight": "metric 'num-examples' must be a positive number, got -5",
     "weight not finite": "metric 'num-examples' is not finite",
+    "other type": "it answers 'query', not 'train'",
     "raises": "error 2: sabotage",
 }
 USED = ("scaled", "reversed", "huge weight")  # nothing is wrong with them but what they say
@@ -80,6 +83,24 @@ def test_a_client_that_never_answers_is_dropped_after_the_timeout(network, train
     assert changed
     dropped = RunDirectory.open(result.directory).manifest()["groups"][group]["dropped"]
     assert [(one["round"], one["reason"]) for one in dropped] == [(n, "no reply within 0.1 seconds") for n in (1, 2, 3)]
+
+
+class OnItsOwn(FedAvg):
+    """Sends and fetches messages itself, and does not wait for all replies."""
+
+    def start(self, grid, initial_arrays, num_rounds, timeout, train_config):  # noqa: ARG002 (Flower's signature)
+        for number in range(1, num_rounds + 1):
+            sent = grid.push_messages(self.configure_train(number, initial_arrays, train_config, grid))
+            initial_arrays = self.aggregate_train(number, grid.pull_messages(sent))[0] or initial_arrays
+        return SimpleNamespace(arrays=initial_arrays)
+
+
+def test_a_client_that_never_answers_is_recorded_by_a_strategy_that_does_not_wait_too(network, train):
+    result = train(network(silent=[VICTIM]), strategy=OnItsOwn)
+    group = group_of(result.ensemble, VICTIM)
+    dropped = [one["dropped"] for one in RunDirectory.open(result.directory).manifest()["groups"]]
+    told = [{"round": n, "user": "client-0003", "reason": "no reply until the end"} for n in (1, 2, 3)]
+    assert dropped == [told if number == group else [] for number in range(len(dropped))]
 
 
 def test_a_group_of_which_nobody_answers_fails_alone_and_is_charged(network, train, untouched):

@@ -8,6 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from flcert.config import Sampled
 from flcert.flower import GroupGrid
+from flcert.flower.grid import PATIENCE
 from flcert.training import Recipe
 from flcert.training.rounds import participants
 from tests.flower.models import model_bytes
@@ -55,6 +56,15 @@ def test_a_round_in_which_all_who_were_drawn_are_absent_passes_without_them(eval
     missed = [one.round for one in view.dropped if one.reason == "not connected"]
     assert missed == [number for number, users in enumerate(drawn, 1) if users == ["ann"]]
     assert 0 < len(missed) < 8
+
+
+def test_a_group_whose_members_are_all_absent_passes_any_number_of_rounds(network):
+    view = GroupGrid(network(), {"ann": None}, reference={})
+    for _ in range(PATIENCE):
+        for _ in "train", "evaluate":
+            assert [view.get_node_ids(), view.get_node_ids()] == [[], []]
+            assert view.send_and_receive([], timeout=1) == []
+    assert [one.round for one in view.dropped] == list(range(1, PATIENCE + 1))
 
 
 def names_of_groups(network, train, tmp_path, **options):

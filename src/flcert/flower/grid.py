@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from flwr.app import Message, MessageType, RecordDict
@@ -10,11 +11,28 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
 from flcert.errors import RunError
-from flcert.flower.replies import Dropped, fault, kind_of
+from flcert.flower.replies import Dropped, fault, kind_of, readable
 from flcert.store import Arrays
 from flcert.training.rounds import participants
 
 PATIENCE = 30  # times that a strategy may ask for nodes before it sends something; it asks twice if it need not wait
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message that is waiting for its reply.
+
+    Args:
+        user: whom it went to.
+        node: the node of that user.
+        type: of the message; the reply must have the same.
+        round: of training.
+    """
+
+    user: str
+    node: int
+    type: str
+    round: int
 
 
 class GroupGrid(Grid):
@@ -54,7 +72,7 @@ class GroupGrid(Grid):
         self._round = 0  # of training, the last that was begun
         self._asked = 0
         self._train_next = True
-        self._sent: dict[str, int] = {}
+        self._sent: dict[str, Sent] = {}
 
     def set_run(self, run: Run) -> None:  # noqa: ARG002 (Flower's signature)
         """Refused: the run belongs to the grid that is shared."""
@@ -96,10 +114,12 @@ class GroupGrid(Grid):
             self._train_next = True
         ids = list(self._base.push_messages(outgoing))
         for name, message in zip(ids, outgoing, strict=True):
+            node = message.metadata.dst_node_id
+            sent = Sent(self._users[node], node, message.metadata.message_type, self._round)
             if name:
-                self._sent[name] = message.metadata.dst_node_id
+                self._sent[name] = sent
             else:
-                self._drop(self._users[message.metadata.dst_node_id], "the message could not be sent")
+                self._drop(sent, "the message could not be sent")
         return [name for name in ids if name]
 
     def pull_messages(self, message_ids: Iterable[str]) -> Sequence[Message]:
@@ -120,12 +140,20 @@ class GroupGrid(Grid):
             if not waiting or (deadline is not None and time.monotonic() > deadline):
                 break
             time.sleep(self._poll)
-        for name in sorted(waiting, key=lambda name: self._users[self._sent[name]]):
-            self._drop(self._users[self._sent.pop(name)], f"no reply within {timeout:g} seconds")
+        self._drop_silent(waiting, f"no reply within {timeout:g} seconds")
         return self._usable(received)
+
+    def close(self) -> None:
+        """Record those who never answered a strategy that pushes and pulls messages itself."""
+        self._drop_silent(set(self._sent), "no reply until the end")
+
+    def _drop_silent(self, names: set[str], reason: str) -> None:
+        for sent in sorted(map(self._sent.pop, names), key=lambda sent: (sent.round, sent.user)):
+            self._drop(sent, reason)
 
     def _nobody(self) -> list[Message]:
         """Nothing is sent. Strategies train and evaluate in turn; a round in which all drawn are absent is one too."""
+        self._asked = 0
         if self._train_next:
             self._begin_round()
         else:
@@ -155,15 +183,20 @@ class GroupGrid(Grid):
     def _usable(self, replies: Iterable[Message]) -> list[Message]:
         answered = [(self._sent.pop(reply.metadata.reply_to_message_id), reply) for reply in replies]
         usable = []
-        for node, reply in sorted(answered, key=lambda pair: self._users[pair[0]]):
-            reason = fault(reply, self._reference, self._weight)
-            if reply.metadata.src_node_id != node:
-                reason = "it came from another node"
+        for sent, reply in sorted(answered, key=lambda pair: pair[0].user):
+            reason = self._fault(sent, reply)
             if reason is None:
                 usable.append(reply)
             else:
-                self._drop(self._users[node], reason)
+                self._drop(sent, reason)
         return usable
 
-    def _drop(self, user: str, reason: str) -> None:
-        self.dropped.append(Dropped(self._round, user, reason))
+    def _fault(self, sent: Sent, reply: Message) -> str | None:
+        if reply.metadata.src_node_id != sent.node:
+            return "it came from another node"
+        if reply.metadata.message_type != sent.type:
+            return readable(f"it answers {reply.metadata.message_type!r}, not {sent.type!r}")
+        return fault(reply, self._reference, self._weight)
+
+    def _drop(self, sent: Sent, reason: str) -> None:
+        self.dropped.append(Dropped(sent.round, sent.user, reason))
