@@ -72,6 +72,21 @@ def test_nodes_that_come_late_are_waited_for(network):
     assert list(connected(grid, flower.by_query(), NUM_CLIENTS, wait=30, poll=0.01)) == IDS
 
 
+def test_strangers_are_not_taken_for_those_on_a_list_who_come_late(network):
+    grid, asked = network(), []
+    everybody = dict(grid.contexts)
+    late = next(node for node, context in everybody.items() if context.node_config["partition-id"] == 3)
+    del grid.contexts[late]
+
+    def get_node_ids():
+        asked.append(None)
+        grid.contexts = everybody if len(asked) > 5 else grid.contexts
+        return list(grid.contexts)
+
+    grid.get_node_ids = get_node_ids
+    assert connected(grid, flower.by_query(), IDS[:5], wait=30, poll=0.01)["client-0003"] == late
+
+
 def test_a_list_leaves_strangers_out_and_names_who_is_missing(network):
     found = connected(network(), flower.by_query(), IDS[:5])
     assert list(found) == IDS[:5]

@@ -80,19 +80,27 @@ def connected(
         raise InputError(f"clients must be at least 1, got {expected}")
     if registered is None and absent:
         raise InputError(f"absent={absent} needs the list of all clients' ids, to know who is missing")
-    deadline = time.monotonic() + wait
-    while not _as_many(grid, expected, registered is None) and time.monotonic() < deadline:
+    deadline, seen, found = time.monotonic() + wait, None, {}
+    while True:
+        late, nodes = time.monotonic() >= deadline, frozenset(grid.get_node_ids())
+        if nodes != seen and (late or _enough(len(nodes), expected, registered)):  # asking costs each a message
+            seen, found = nodes, dict(users(grid))
+        if late or _complete(found, expected, registered):
+            break
         time.sleep(poll)
-    found = dict(users(grid))
     if registered is None:
         return _all_of(found, expected)
     return _listed(found, registered, absent)
 
 
-def _as_many(grid: Grid, expected: int, exactly: bool) -> bool:
-    """Whether enough nodes are there; a node that was started again counts twice until Flower forgets the old one."""
-    number = len(list(grid.get_node_ids()))
-    return number == expected if exactly else number >= expected
+def _enough(number: int, expected: int, registered: Collection[str] | None) -> bool:
+    """Whether all may be there; a node that was started again counts twice until Flower forgets the old one."""
+    return number == expected if registered is None else number >= expected
+
+
+def _complete(found: Mapping[int, str], expected: int, registered: Collection[str] | None) -> bool:
+    """Whether all are there; strangers do not count in place of those on a list."""
+    return len(found) == expected if registered is None else set(registered) <= set(found.values())
 
 
 def _all_of(found: Mapping[int, str], expected: int) -> dict[str, int | None]:
