@@ -77,6 +77,17 @@ def members_directory(train, network, name):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [("plan.FLOWER_VERSION", 99), ("plan.version", lambda _: "99"), ("plan.recipe_sources", lambda _: ["other text"])],
+    ids=["our version", "Flower's version", "sources"],
+)
+def test_models_of_other_versions_are_trained_again(name, value, network, train, monkeypatch):
+    first = train(network()).ensemble
+    monkeypatch.setattr(f"flcert.flower.{name}", value)
+    assert train(network()).ensemble.trained == first.trained
+
+
+@pytest.mark.parametrize(
     "options",
     [
         {"recipe": Recipe(rounds=2)},

@@ -1,6 +1,10 @@
 """Flower's strategies as base algorithms, unchanged."""
 
+from copy import deepcopy
+
+import numpy as np
 import pytest
+import torch
 from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAvg
 
@@ -60,7 +64,52 @@ def test_a_strategy_s_description_has_its_settings():
 
 
 class Own(FedAvg):
-    pass
+    def __init__(self, **held):
+        super().__init__()
+        vars(self).update(held)
+
+
+def double(value):
+    return 2 * value
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"_private": 1}, {"_private": 2}),
+        ({"rate": np.float32(0.1)}, {"rate": np.float32(0.2)}),
+        ({"rates": [0.1, (0.2,)]}, {"rates": [0.1, (0.3,)]}),
+        ({"names": {"a", "b"}}, {"names": {"a", "c"}}),
+        ({"by_layer": {"first": 0.1}}, {"by_layer": {"first": 0.2}}),
+        ({"secret": b"1"}, {"secret": b"2"}),
+        ({"mask": np.zeros(3)}, {"mask": np.ones(3)}),
+        ({"mask": torch.zeros(3)}, {"mask": torch.ones(3)}),
+        ({"rule": double}, {"rule": described}),
+        ({"inner": FedAvg()}, {"inner": FedAvg(weighted_by_key="other")}),
+    ],
+    ids=lambda held: next(iter(held)),
+)
+def test_a_strategy_s_description_has_all_that_it_holds(one, other):
+    assert described(Own(**one)) != described(Own(**other))
+    assert described(Own(**one)) == described(Own(**deepcopy(one)))
+
+
+def numbered(*last):
+    """A factory whose strategies differ, as those of groups that have settings of their own."""
+    numbers = iter([0, 1, 2, *last])
+    return lambda: Own(_setting=next(numbers))
+
+
+def test_a_group_s_key_has_its_own_strategy(network, train):
+    assert train(network(), strategy=numbered(3)).ensemble.trained == 3  # one is empty
+    again = train(network(), strategy=numbered(4)).ensemble
+    assert (again.trained, again.reused) == (1, 2)
+
+
+def test_sampled_groups_must_have_strategies_alike(network, train):
+    groups = Sampled(kind="sampled", num_groups=4, group_size=2)
+    with pytest.raises(InputError, match=r"sampled groups must all train alike: .* made 4 different strategies"):
+        train(network(), strategy=numbered(3), groups=groups)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +130,12 @@ class Own(FedAvg):
         ({"recipe": Recipe(aggregator=Choice(name="fltrust"))}, "aggregator 'fltrust' needs a root set"),
         ({"recipe": Recipe(rounds=2, evaluate_at=(1,))}, r"recipe.evaluate_at cannot be used with Flower, got \(1,\)"),
         ({"timeout": 0}, "timeout must be positive, got 0"),
+        ({"timeout": -1}, "timeout must be a number of seconds from 0, got -1"),
+        ({"wait": None}, "wait must be a number of seconds from 0, got None"),
+        ({"poll": float("nan")}, "poll must be a number of seconds from 0, got nan"),
+        ({"strategy": FedAvg()}, "strategy must be a function or class that makes a new strategy, got <flwr"),
+        ({"train_config": {"server-round": 1}}, "train_config must leave 'server-round' to flcert, got 1"),
+        ({"train_config": {"rate": None}}, "train_config must be what a ConfigRecord can hold: "),
         ({"concurrent": 0}, "concurrent must be at least 1, got 0"),
         ({"initial": {}}, r"initial arrays must fit the model, which has shape \(64,\) for 'layers.1.bias'"),
         ({"groups": 10}, r"num_groups must be in \[1, num_clients=9\], got 10"),
@@ -92,6 +147,14 @@ def test_what_cannot_work_is_refused_before_anybody_trains(options, message, net
         train(grid, **options)
     assert not any(kind == "train" for _, kind in grid.log)
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_initial_arrays_must_be_finite(network, train, tmp_path):
+    first = train(network(), directory=tmp_path / "first").ensemble
+    start = first.load(first.model_keys()[0])
+    start["layers.1.bias"][3] = np.nan
+    with pytest.raises(InputError, match=r"initial arrays must be finite, got 'layers.1.bias' with"):
+        train(network(), initial=start)
 
 
 def test_groups_start_from_arrays_that_are_given(network, train, tmp_path):

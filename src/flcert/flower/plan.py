@@ -32,6 +32,7 @@ from flcert.training.group import recipe_sources
 from flcert.training.train import check_alike
 
 FLOWER_VERSION = 1  # raise it whenever the same replies would train to other bytes
+RESERVED = ("flcert-seed", "flcert-group", "server-round")  # names in the train config
 Groups = Hashed | Sampled | Enumerated | Spread
 
 
@@ -48,7 +49,7 @@ class Plan:
         started: the arrays that groups start from, by the seed of the group. They are made before any group trains:
             making a model draws from process-wide generators, which concurrent groups would share.
         train_config: sent to clients with every model.
-        description: of a strategy, with its settings.
+        descriptions: of each group's strategy, with its settings, before it trains.
     """
 
     config: Config
@@ -58,7 +59,7 @@ class Plan:
     strategies: Sequence[Strategy]
     started: Mapping[int, Arrays]
     train_config: Mapping[str, Any]
-    description: str
+    descriptions: Sequence[str]
 
     @cached_property
     def keys(self) -> list[str | None]:
@@ -98,11 +99,16 @@ def plan(
     module = models.build(recipe.model, subject.input_shape, subject.num_labels, recipe.seed)
     models.check_output(module, torch.from_numpy(np.array(subject.test_inputs[0])), subject.num_labels)
     strategies = distinct(strategy, len(grouping)) if strategy else _by_rule(recipe, subject, len(grouping))
-    description = described(strategies[0])
+    descriptions = [described(one) for one in strategies]
+    if grouping.kind == "sampled" and len(set(descriptions)) > 1:
+        raise InputError(
+            "sampled groups must all train alike: Theorem 1 needs a model that depends on a group's clients, not on "
+            f"which draw it was; the factory made {len(set(descriptions))} different strategies"
+        )
     started = {own.seed: _started(own, subject, initial) for own in map(recipe.of_group, range(len(grouping)))}
     return Plan(
         config=_config(
-            settings, recipe, proof, subject, description if strategy else None, _start(started, train_config)
+            settings, recipe, proof, subject, descriptions[0] if strategy else None, _start(started, train_config)
         ),
         subject=subject,
         grouping=grouping,
@@ -110,7 +116,7 @@ def plan(
         strategies=strategies,
         started=started,
         train_config=train_config,
-        description=description,
+        descriptions=descriptions,
     )
 
 
@@ -128,6 +134,17 @@ def check_settings(recipe: Recipe, settings: Groups, proof: Proof, strategy: Cal
     check_further(proof.also, KIND_OF_GROUPING[settings.kind])
     if "runoff" in proof.also:
         raise InputError("certificate.also='runoff' cannot be used with Flower")
+
+
+def check_train_config(train_config: Mapping[str, Any]) -> None:
+    """Refuse what cannot be sent to clients, or what flcert and Flower tell them themselves."""
+    for name in RESERVED:
+        if name in train_config:
+            raise InputError(f"train_config must leave {name!r} to flcert, got {train_config[name]!r}")
+    try:
+        ConfigRecord(dict(train_config))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"train_config must be what a ConfigRecord can hold: {error}") from None
 
 
 def subject_of(
@@ -161,6 +178,8 @@ def _started(recipe: Recipe, subject: Subject, given: Mapping[str, NDArray[np.ge
         if name not in given or name not in arrays or np.shape(given[name]) != arrays[name].shape:
             shape = f"shape {arrays[name].shape}" if name in arrays else "no such array"
             raise InputError(f"initial arrays must fit the model, which has {shape} for {name!r}")
+        if not np.isfinite(given[name]).all():
+            raise InputError(f"initial arrays must be finite, got {name!r} with values that are not")
     return {name: np.array(given[name], dtype=array.dtype) for name, array in arrays.items()}
 
 
@@ -199,7 +218,7 @@ def _key(plan: Plan, group: int) -> str:
         "versions": [FLOWER_VERSION, version("flwr"), np.__version__, torch.__version__],
         "users": plan.users(group),
         "initial": digest_arrays(*arrays.values(), text=json.dumps(list(arrays))),
-        "strategy": plan.description,
+        "strategy": plan.descriptions[group],
         "recipe": recipe.model_dump(mode="json", exclude={"seeds", "variants", "evaluate_at"}),
         "sources": recipe_sources(recipe),
         "train config": repr(sorted(plan.train_config.items())),

@@ -1,6 +1,7 @@
 """What groups train with: any strategy of Flower's, or flcert's own rules as one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
 
 from flcert.aggregators import Aggregator, Round
+from flcert.datasets.federation import digest_arrays
 from flcert.errors import InputError
 from flcert.registry import source_digest
 from flcert.training.local import Replica
@@ -69,7 +71,9 @@ class RuleStrategy(FedAvg):
 
 def distinct(factory: Callable[[], Strategy], number: int) -> list[Strategy]:
     """One strategy for each group from the factory, refused where groups would share something."""
-    made = []
+    if isinstance(factory, Strategy) or not callable(factory):
+        raise InputError(f"strategy must be a function or class that makes a new strategy, got {factory!r}")
+    made: list[Strategy] = []
     for _ in range(number):
         try:
             made.append(factory())
@@ -120,25 +124,45 @@ def weight_of(strategy: Strategy) -> str | None:
 
 
 def described(strategy: Strategy) -> str:
-    """A strategy's class and settings in words; for a class that is not Flower's or ours, its source too.
+    """A strategy's class and all that it holds, in words; for code that is not Flower's or ours, its source too.
 
-    Settings that are neither numbers nor texts, such as functions, are not covered.
+    Of objects that are neither numbers, texts, containers, arrays nor functions only the class is named.
 
     >>> described(FedAvg()).partition(",")[0]
     "FedAvg(arrayrecord_key='arrays'"
     """
-    kind = type(strategy)
-    settings = {name: _setting(value) for name, value in vars(strategy).items() if not name.startswith("_")}
-    shown = ", ".join(f"{name}={settings[name]}" for name in sorted(settings) if settings[name])
-    own = kind.__module__.partition(".")[0] not in ("flwr", "flcert", "__main__")
-    source = f" of {source_digest(f'{kind.__module__}:{kind.__qualname__}')}" if own else ""
-    return f"{kind.__qualname__}({shown}){source}"
+    held = ", ".join(f"{name}={_setting(value)}" for name, value in sorted(vars(strategy).items()))
+    return f"{type(strategy).__qualname__}({held}){_source(type(strategy))}"
 
 
 def _setting(value: Any) -> str:
-    if isinstance(value, Strategy):  # one that wraps another
-        return described(value)
-    return repr(value) if value is None or isinstance(value, int | float | str) else ""
+    match value:
+        case Strategy():  # one that wraps another
+            return described(value)
+        case None | int() | float() | str() | np.generic():
+            return repr(value)
+        case list() | tuple():
+            return f"[{', '.join(map(_setting, value))}]"
+        case set() | frozenset():
+            return f"{{{', '.join(sorted(map(_setting, value)))}}}"
+        case dict():
+            return f"{{{', '.join(f'{_setting(key)}: {_setting(one)}' for key, one in value.items())}}}"
+        case bytes() | bytearray():
+            return digest_arrays(np.frombuffer(value, np.uint8))
+        case np.ndarray():
+            return digest_arrays(value)
+        case torch.Tensor():
+            return digest_arrays(value.detach().numpy())
+        case FunctionType() | type():
+            return f"{value.__qualname__}{_source(value)}"
+    return type(value).__qualname__
+
+
+def _source(code: FunctionType | type) -> str:
+    """Where a class or function comes from, if it is neither Flower's nor ours."""
+    if code.__module__.partition(".")[0] in ("flwr", "flcert", "__main__"):
+        return ""
+    return f" of {source_digest(f'{code.__module__}:{code.__qualname__}')}"
 
 
 def _refuse_shared_chance(strategy: Strategy) -> None:

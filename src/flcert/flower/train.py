@@ -19,7 +19,7 @@ from flcert.conclusion import conclude
 from flcert.config import Hashed, Proof
 from flcert.errors import FlcertError, InputError, RunError
 from flcert.flower.grid import GroupGrid
-from flcert.flower.plan import Groups, Plan, check_settings, plan, subject_of
+from flcert.flower.plan import Groups, Plan, check_settings, check_train_config, plan, subject_of
 from flcert.flower.replies import readable
 from flcert.flower.strategy import never_wait, weight_of
 from flcert.flower.users import Users, by_name, by_query, connected
@@ -110,8 +110,12 @@ def train(
             raise InputError(f"users must be what {maker.__name__}() returns, got {maker.__name__} itself")
     proof = certificate or Proof()
     check_settings(recipe, settings, proof, strategy)
-    if not timeout > 0:
-        raise InputError(f"timeout must be positive, got {timeout}")
+    check_train_config(train_config or {})
+    for limit, seconds in (("timeout", timeout), ("wait", wait), ("poll", poll)):
+        if not isinstance(seconds, int | float) or not seconds >= 0:
+            raise InputError(f"{limit} must be a number of seconds from 0, got {seconds!r}")
+    if not timeout:
+        raise InputError("timeout must be positive, got 0: no reply would be in time")
     if concurrent is not None and concurrent < 1:
         raise InputError(f"concurrent must be at least 1, got {concurrent}")
     nodes = connected(grid, users, clients, absent=absent, wait=wait)
@@ -193,6 +197,7 @@ def _train_group(
         arrays = _model(result.arrays, reference)
     except (Exception, SystemExit) as error:  # a user's strategy may raise anything
         failure = readable(f"{error}" if isinstance(error, FlcertError) else f"{type(error).__name__}: {error}")
+    view.close()
     dropped = [asdict(one) for one in view.dropped]
     run_directory.write_dropped(group, dropped)
     if failure is None:
@@ -260,7 +265,7 @@ def _conclude(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Out
         dropped={group: outcome.dropped for group, outcome in enumerate(outcomes)},
         network={
             "flwr": version("flwr"),
-            "strategy": planned.description,
+            "strategy": planned.descriptions[0],
             "absent": [user for user, node in planned.nodes.items() if node is None],
         },
         progress=progress,
