@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from distributed import Client
 
 from flcert.engines import Dask, Processes, Workers
 from flcert.errors import RunError
+from flcert.remote.child import Child, UnfitWorkerError
 from flcert.remote.facts import facts
 from flcert.remote.holder import Holder
 from flcert.store import Store
@@ -133,6 +135,12 @@ def alive(process):
     return process.is_running() and process.status() != "zombie"
 
 
+def kill(pid):
+    process = psutil.Process(pid)
+    process.kill()
+    process.wait(10)
+
+
 def stored(directory):
     return len(list((directory / "cache" / "store").glob("*/*.safetensors")))
 
@@ -158,12 +166,46 @@ def test_a_worker_killed_in_the_middle_is_survived_and_the_run_has_the_same_byte
     assert contents(tmp_path / "run") == with_processes
 
 
+def test_processes_killed_in_the_middle_are_started_again_and_the_run_has_the_same_bytes(
+    cluster, tmp_path, with_processes
+):
+    process = start_run(tmp_path, "--engine", "dask", "--scheduler", cluster.address)
+    wait_until(lambda: stored(tmp_path) >= 1)
+    children = [child for number in (0, 1) for child in cluster.worker_process(number).children()]
+    assert len(children) == 2
+    for child in children:
+        child.kill()
+    assert stored(tmp_path) < finished(process)["groups"]["trained"]
+    assert contents(tmp_path / "run") == with_processes
+
+
+def test_a_process_that_is_started_again_must_be_like_the_one_that_died(tmp_path):
+    FEDERATION.save(tmp_path)
+    child, work = Child(tmp_path), pickle.dumps((look_around, None))
+    try:
+        (first, *_), _ = pickle.loads(child.run(work))
+        kill(first)
+        (second, *_), _ = pickle.loads(child.run(work))
+        assert second != first
+        kill(second)
+        child.facts = {**child.facts, "torch": "1.0"}
+        with pytest.raises(
+            UnfitWorkerError, match=r"changed since it was given the data: torch 2\.13.* there, 1\.0 here"
+        ):
+            child.run(work)
+    finally:
+        child.stop()
+
+
 def test_a_scheduler_killed_in_the_middle_is_an_error_and_the_same_command_goes_on(tmp_path, with_processes):
     with running(tmp_path / "first", num_workers=1) as cluster:
         process = start_run(tmp_path, "--engine", "dask", "--scheduler", cluster.address, "--timeout", "5", "--quiet")
-        wait_until(lambda: stored(tmp_path) >= 2)
-        cluster.scheduler.kill()
-        _, err = process.communicate(timeout=60)
+        try:
+            wait_until(lambda: stored(tmp_path) >= 2)
+            cluster.scheduler.kill()
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 1
     assert err.startswith(f"error: cannot reach the scheduler {cluster.address} in 5 s: ")
     assert err.count("\n") == 1
@@ -229,6 +271,14 @@ def test_an_unreachable_scheduler_is_one_line_and_code_1(tmp_path):
     assert time.monotonic() - start < 40
 
 
+def test_a_cluster_with_encryption_that_is_not_configured_is_one_line(tmp_path):
+    process = start_run(tmp_path, "--engine", "dask", "--scheduler", "tls://127.0.0.1:1", "--timeout", "1", "--quiet")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.startswith("error: cannot reach the scheduler tls://127.0.0.1:1 in 1 s: TLS expects")
+    assert err.count("\n") == 1
+
+
 def test_a_scheduler_without_workers_is_an_error(tmp_path, store):
     with running(tmp_path / "cluster", num_workers=0) as cluster:
         engine = Dask(scheduler=cluster.address, timeout=1)
@@ -244,6 +294,14 @@ def test_a_scheduler_without_workers_is_an_error(tmp_path, store):
         (("--engine", "dask", "--timeout", 0), "timeout must be a positive number of seconds, got 0.0"),
         (("--engine", "dask", "--scheduler", "tcp://h:1", "--workers", 2), "leave out workers=2"),
         (("--engine", "dask", "--scheduler", ""), "scheduler must be an address such as tcp://host:8786, got ''"),
+        (
+            ("--engine", "dask", "--scheduler", "tcp://host"),
+            "scheduler must be an address such as tcp://host:8786, got",
+        ),
+        (
+            ("--engine", "dask", "--scheduler", "tcp://host:99999"),
+            "scheduler must be an address such as tcp://host:8786",
+        ),
         (("--engine", "dask", "--scheduler", "host:8786"), "scheduler must be an address such as tcp://host:8786, got"),
     ],
 )

@@ -5,12 +5,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from flcert.datasets import Federation
 from flcert.engines.base import Pool
 from flcert.errors import InputError
 
-SCHEMES = ("tcp", "tls", "ucx", "ws", "wss")
+SCHEMES = ("tcp", "tls", "ws", "wss")
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Dask:
     def __post_init__(self) -> None:
         if importlib.util.find_spec("distributed") is None:
             raise InputError("engine 'dask' needs an extra: pip install 'flcert[dask]'")
-        if self.scheduler is not None and self.scheduler.partition("://")[0] not in SCHEMES:
+        if self.scheduler is not None and not _is_address(self.scheduler):
             raise InputError(f"scheduler must be an address such as tcp://host:8786, got {self.scheduler!r}")
         if not 0 < self.timeout < float("inf"):
             raise InputError(f"timeout must be a positive number of seconds, got {self.timeout}")
@@ -42,3 +43,11 @@ class Dask:
 
         with dask_cluster.opened(federation, self.scheduler, self.workers, self.timeout) as pool:
             yield pool
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in SCHEMES and bool(parts.hostname and parts.port)
+    except ValueError:  # a port that is none
+        return False

@@ -25,9 +25,9 @@ from flcert.datasets import Federation
 from flcert.engines.base import CANNOT_START, Result, Task, WorkerDiedError
 from flcert.engines.processes import without_interrupts
 from flcert.errors import RunError
-from flcert.remote.child import ChildDiedError
+from flcert.remote.child import ChildDiedError, UnfitWorkerError
 from flcert.remote.facts import facts
-from flcert.remote.holder import Holder, UnfitWorkerError, call
+from flcert.remote.holder import Holder, call
 
 KEPT = "what was finished is kept, and the same command goes on from there"
 ALLOWED_DEATHS = 1  # of a local cluster's workers under a task, before it is given up and tried again alone
@@ -148,11 +148,20 @@ class DaskPool:
         return count
 
 
+class QuietClient(Client):
+    """A client that could not connect says so in its error only, not again with a traceback when it is deleted."""
+
+    def __del__(self) -> None:
+        """Close it, as far as it was open."""
+        with suppress(Exception):
+            super().__del__()  # type: ignore[no-untyped-call]
+
+
 @contextmanager
 def _connected(address: str, timeout: float) -> Iterator[Any]:
     """A client of the scheduler, which has at least one worker."""
     try:
-        client = Client(address, timeout=timeout, set_as_default=False)
+        client = QuietClient(address, timeout=timeout, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError, ImportError) as error:
         raise RunError(f"cannot reach the scheduler {address} in {timeout:g} s: {_reason(error)}; {KEPT}") from None
     try:

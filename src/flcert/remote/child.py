@@ -16,11 +16,15 @@ from queue import SimpleQueue
 from typing import cast
 
 from flcert.datasets.federation import Federation
-from flcert.remote.facts import facts
+from flcert.remote.facts import differences, facts
 
 
 class ChildDiedError(Exception):
     """The process died of a task."""
+
+
+class UnfitWorkerError(Exception):
+    """A worker cannot take part."""
 
 
 class Child:
@@ -37,26 +41,22 @@ class Child:
         self.directory = directory
         self._turn = threading.Lock()
         self._stopped = False
-        self._start()
-        try:
-            self.facts = cast(dict[str, str], self._connection.recv())
-        except (EOFError, OSError):
-            self._end()
-            raise ChildDiedError(f"the child process ended with code {self._process.returncode} at its start") from None
+        self.facts = self._start()
 
     def run(self, work: bytes) -> bytes:
         """The pickled outcome of a pickled (function, task).
 
         Raises:
             ChildDiedError: the process died of it.
+            UnfitWorkerError: the process had died before, and one that is started now is not like it.
         """
         with self._turn:
             if self._stopped:
                 raise ChildDiedError("it was stopped")
+            if self._process.poll() is not None and (changed := differences(self._start(), self.facts)):
+                self._end()
+                raise UnfitWorkerError(f"a worker changed since it was given the data: {changed}")
             try:
-                if self._process.poll() is not None:
-                    self._start()
-                    self._connection.recv()  # its facts, which are as before
                 self._connection.send_bytes(work)
                 return self._connection.recv_bytes()
             except (EOFError, OSError):
@@ -70,7 +70,8 @@ class Child:
         with self._turn:
             self._end()
 
-    def _start(self) -> None:
+    def _start(self) -> dict[str, str]:
+        """Start the process, and hear what it is."""
         self._connection, theirs = Pipe()
         command = [sys.executable, "-c", "from flcert.remote.child import main; main()"]
         self._process = subprocess.Popen(
@@ -81,6 +82,11 @@ class Child:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         theirs.close()
+        try:
+            return cast(dict[str, str], self._connection.recv())
+        except (EOFError, OSError):
+            self._end()
+            raise ChildDiedError(f"the child process ended with code {self._process.returncode} at its start") from None
 
     def _end(self) -> None:
         self._connection.close()

@@ -9,14 +9,10 @@ from typing import Any
 from distributed import WorkerPlugin
 
 from flcert.datasets.federation import Federation
-from flcert.remote.child import Child
+from flcert.remote.child import Child, UnfitWorkerError
 from flcert.remote.facts import differences
 
 _children: dict[str, Child] = {}  # of this worker, by the name of the client's pool
-
-
-class UnfitWorkerError(Exception):
-    """A worker cannot take part."""
 
 
 class Holder(WorkerPlugin):

@@ -47,7 +47,9 @@ class GroupTask:
 def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
     """Train one group and return its model after each round of ``recipe.snapshots``."""
     if task.sources != recipe_sources(task.recipe, task.attack):
-        raise RunError("a module of the recipe or the attack was edited after it was imported; start anew")
+        raise RunError(
+            "a module of the recipe or the attack was edited after it was imported, or a worker has another text of it"
+        )
     with one_thread():
         return _trained(federation, task)
 
