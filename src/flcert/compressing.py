@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flcert import datasets
-from flcert.conclusion import FLOWER
 from flcert.engines import Engine, Processes, Workers
 from flcert.errors import InputError
-from flcert.pipeline import RunResult, certify_models, open_ensemble
+from flcert.pipeline import RunResult, certify_models, federation_of, open_ensemble
 from flcert.rundir import RunDirectory
 from flcert.store import Store
 from flcert.training import Progress
@@ -55,13 +53,11 @@ def compress(
     """
     old, store = RunDirectory.open(path), store or Store()
     before = old.config()
-    if before.data.name == FLOWER:
-        raise InputError(f"{path} was trained over Flower and does not hold the test inputs that its models vote on")
     if before.compression:
         raise InputError(f"the models of {path} are compressed already, to {before.compression}")
     recipe = before.recipe.model_copy(update={"evaluate_at": ()})
     config = before.model_copy(update={"compression": dtype, "recipe": recipe, "attack": None})
-    federation = datasets.load(config.data.name, **config.data.options).without(config.forget)
+    federation = federation_of(config)
     if federation.subject.digest != old.manifest()["data"]["digest"]:
         raise InputError(f"the data {config.data.name!r} are not those that {path} was trained on")
     new = RunDirectory.claim(target, config)

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flcert import datasets
 from flcert.config import Config
 from flcert.engines import Engine
 from flcert.errors import InputError
-from flcert.pipeline import RunResult, run
+from flcert.pipeline import RunResult, federation_of, run
 from flcert.rundir import RunDirectory
 from flcert.store import Store
 from flcert.training import Progress
@@ -74,7 +73,7 @@ def forget(
 
 def _keys(config: Config) -> list[set[str]]:
     """For each group the keys of all that the store may hold of it: models, and their votes."""
-    federation = datasets.load(config.data.name, **config.data.options).without(config.forget)
+    federation = federation_of(config)
     return keys_of_groups(federation, config.grouping.build(federation.ids), config.recipe)
 
 

@@ -14,7 +14,7 @@ from flcert import attacks, datasets, models
 from flcert.attacks import AttackPlan
 from flcert.backdoors import backdoor_for
 from flcert.certify import Certificate, tally
-from flcert.conclusion import conclude
+from flcert.conclusion import FLOWER, conclude
 from flcert.config import Config
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Processes, Workers
@@ -175,9 +175,16 @@ def _attacked(progress: Progress, stage: str, done: int, total: int) -> None:
     progress(f"attacked {stage}", done, total)
 
 
+def federation_of(config: Config) -> Federation:
+    """The data of a configuration, without clients that were forgotten."""
+    if config.data.name == FLOWER:
+        raise InputError("the data of a run over Flower clients are theirs; only its ServerApp can go on with it")
+    return datasets.load(config.data.name, **config.data.options).without(config.forget)
+
+
 def _checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
     """Data, groups and attack of a configuration, refused before anything is trained if they do not fit."""
-    federation = datasets.load(config.data.name, **config.data.options).without(config.forget)
+    federation = federation_of(config)
     grouping = config.grouping.build(federation.ids)
     check_recipe(federation, grouping, config.recipe)
     check_further(config.certificate.also, KIND_OF_GROUPING[grouping.kind])

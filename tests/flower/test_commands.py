@@ -32,10 +32,16 @@ def test_certify_predict_and_report_work_on_it(kind, network, train, flcert, tmp
 
 def test_it_is_not_run_again_by_mistake(network, train, flcert):
     directory = train(network()).directory
-    for command in (("run", directory / "config.json"), ("forget", directory, "client-0003")):
+    commands = (
+        ("run", directory / "config.json"),
+        ("forget", directory, "client-0003"),
+        ("compress", directory, "--dtype", "int8"),
+        ("train-group", "--run", directory, "--group", "0"),
+    )
+    for command in commands:
         answer = flcert(*command)
         assert answer.code == 2
-        assert "unknown data set 'flower'" in answer.err
+        assert "the data of a run over Flower clients are theirs; only its ServerApp can go on" in answer.err
 
 
 def test_the_run_directory_has_the_files_of_flcert_run(network, train, flcert):
