@@ -143,14 +143,15 @@ class Guarantee(Strict):
 
     def sentence(self, level: int, certified: int, num_inputs: int, *, right: bool) -> str:
         """What a point of the curve proves, in words."""
-        of_clients = f" of the {self.num_clients:,} clients" if self.num_clients else " clients"
+        whose = f"of the {self.num_clients:,} clients" if self.num_clients else "clients" if level > 1 else "client"
+        they_do = f"any {level:,} {whose} do" if level > 1 else f"any one {whose} does"
         share = f"{certified:,} of these {num_inputs:,} test inputs ({certified / num_inputs:.1%})"
         if level == 0:
-            return f"Hardly anything is proved here against malicious clients; without any, {share} are certified."
+            return f"Nothing is proved here against malicious clients; without any, {share} are certified."
         keep = "keep their right label" if right else "keep their label"
         if self.kind != "sampled":
-            return f"Whatever any {level:,}{of_clients} do, at least {share} {keep}."
+            return f"Whatever {they_do}, at least {share} {keep}."
         return (
             f"Except with probability {self.failure_probability} over the draw of the groups: "
-            f"whatever any {level:,}{of_clients} do, in the ensemble of all possible groups at least {share} {keep}."
+            f"whatever {they_do}, in the ensemble of all possible groups at least {share} {keep}."
         )

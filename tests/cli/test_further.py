@@ -19,8 +19,8 @@ def summary(tmp_path):
 def test_a_run_tells_all_certificates_of_its_models(flcert, tmp_path):
     result = flcert("run", *COMMON, *ALSO)
     assert result.code == 0, result.err
-    for part in ("Certificate 'overlapping'", "Certificate 'runoff'", "Attacking the whole test set at once"):
-        assert part in result.out
+    for part in ("fixed overlapping groups", "run-off election", "whole test set at once"):
+        assert part in " ".join(result.out.split())
     also, directory = summary(tmp_path)["also"], RunDirectory(tmp_path / "run")
     votes, truth = directory.array("votes"), directory.truth()
     plain = certify.disjoint(voting.count(votes, 10))
@@ -110,6 +110,11 @@ def test_distinct_draws_and_tails_reach_the_certificate(flcert, tmp_path):
         (("--also", "runof"), "certificate.also.0 must be 'overlapping', 'runoff' or 'collective', got 'runof'"),
         (("--also", "runoff", "--set", "recipe.smoothing.copies=3"), "a run-off needs the scores of models"),
         (("--grouping", "spread", "--set", "grouping.copies=10"), "copies must be in [1, num_groups=9], got 10"),
+        (("--set", "grouping.copies=2"), "grouping.copies goes with grouping.kind spread, got kind 'hashed'"),
+        (
+            ("--grouping", "sampled", "--group-size", 1, "--groups", 41, "--set", "grouping.distinct=true"),
+            "num_groups must be at most 40, as many as there are distinct groups of 1 of the 40 clients, got 41",
+        ),
         (("--set", "certificate.tails=two"), "certificate.tails must be 'one', 'both' or 'best', got 'two'"),
     ],
 )
@@ -117,6 +122,41 @@ def test_a_mistake_gives_a_message_and_code_2(flcert, options, message):
     result = flcert("run", *COMMON, *options)
     assert result.code == 2
     assert message in result.err
+
+
+def test_a_further_certificate_is_shown_as_far_as_it_reaches(flcert, tmp_path):
+    """Twelve groups are too few for Algorithm 1, which certifies nothing; they are enough for the one beside it."""
+    options = ("--grouping", "sampled", "--group-size", 6, "--groups", 12, "--rounds", 20, "--also", "overlapping")
+    result = flcert("run", *COMMON, *options)
+    curve = summary(tmp_path)["also"]["overlapping"]["certified_accuracy"]
+    assert summary(tmp_path)["certified_accuracy"][0] == 0
+    last = max(m for m, share in enumerate(curve) if share > 0)
+    assert last >= 1
+    assert [line.split()[0] for line in result.out.splitlines() if "%" in line][: last + 1] == ["0", "1", "2"][
+        : last + 1
+    ]
+    assert f"{curve[1]:.1%}" in result.out
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert f'<td class="number">{curve[1]:.1%}</td>' in page
+    assert f'max="{last + 1}"' in page
+    assert "speaks of the groups that were trained, holds with certainty" in page
+
+
+def test_settings_that_do_not_enter_a_certificate_are_refused(flcert):
+    flcert("run", *COMMON)
+    sampled = ("--grouping", "sampled", "--group-size", 2, "--out", "p")
+    flcert("run", *COMMON, *sampled)
+    for arguments, message in (
+        (("run", "--alpha", 2), "alpha has no meaning for disjoint groups, got 2.0; it goes with sampled groups"),
+        (("run", "--tails", "both"), "tails has no meaning for disjoint groups, got both"),
+        (("run", "--also", "collective", "--alpha", 0.1), "alpha has no meaning for certificate 'collective', got 0.1"),
+        (("run", "--also", "collective", "--out", "x.csv"), "counts inputs without naming them; leave out --out x.csv"),
+        (("p", "--also", "overlapping", "--alpha", 0.5), "alpha has no meaning for certificate 'overlapping', got 0.5"),
+        (("p", "--alpha", 2), "alpha must be in (0, 1), got 2.0"),
+    ):
+        answer = flcert("certify", *arguments)
+        assert answer.code == 2
+        assert message in answer.err
 
 
 def test_asking_a_run_for_what_it_did_not_keep_is_answered(flcert):

@@ -1,5 +1,6 @@
 """Tables and sentences for the terminal."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,22 +9,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flcert.report.points import chosen_levels, telling_level
+from flcert.report.points import Other, chosen_levels, levels_of_all, widened
 
 if TYPE_CHECKING:
     from flcert.training import Ensemble
 
 
-def curve_table(curve: NDArray[np.float64], num_inputs: int, accuracy: float | None, what: str) -> Table:
-    """A few rows of a curve, with plain accuracy beside it where it is known."""
+def curve_table(
+    curve: NDArray[np.float64], num_inputs: int, accuracy: float | None, what: str, others: Sequence[Other] = ()
+) -> Table:
+    """A few rows of a curve, with further certificates and plain accuracy beside it where they are known."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("malicious clients m", justify="right")
     table.add_column(what, justify="right")
     table.add_column("inputs", justify="right")
+    for other in others:
+        table.add_column(other.name, justify="right")
     if accuracy is not None:
         table.add_column("accuracy without attack", justify="right")
-    for m in chosen_levels(curve):
-        cells = [f"{m:,}", f"{curve[m]:.1%}", f"{round(curve[m] * num_inputs):,} of {num_inputs:,}"]
+    wide = widened(curve, others)
+    for m in levels_of_all(curve, others):
+        cells = [f"{m:,}", f"{wide[m]:.1%}", f"{round(wide[m] * num_inputs):,} of {num_inputs:,}"]
+        cells += ["" if share is None else f"{share:.1%}" for share in (other.at(m) for other in others)]
         table.add_row(*cells, *([] if accuracy is None else [f"{accuracy:.1%}"]))
     return table
 
@@ -48,18 +55,6 @@ def compression_table(before: NDArray[np.float64], after: NDArray[np.float64]) -
     for m in chosen_levels(before):
         table.add_row(f"{m:,}", f"{before[m]:.1%}", f"{after[m] if m < len(after) else 0:.1%}")
     return table
-
-
-def further_sentence(kind: str, figures: dict[str, Any], curve: NDArray[np.float64], num_inputs: int) -> str:
-    """What a further certificate says at the m that tells most about it, beside the first one."""
-    if kind == "collective":
-        m = telling_level(curve)
-        share = figures["inputs"].get(str(m), 0) / num_inputs
-        return f"Attacking the whole test set at once, {m:,} clients leave at least {share:.1%} right."
-    other = np.array(figures["certified_accuracy"])
-    m = telling_level(other)
-    own = curve[m] if m < len(curve) else 0.0
-    return f"Certificate {kind!r}: {other[m]:.1%} at m = {m:,} (the first certificate: {own:.1%})."
 
 
 def groups_sentence(ensemble: "Ensemble") -> str:

@@ -133,8 +133,8 @@ def _warn(ensemble: "Ensemble") -> None:
 
 
 def _print(result: "RunResult", *, as_json: bool) -> None:
-    from flcert.cli.render import attack_sentence, curve_table, further_sentence, groups_sentence, output
-    from flcert.report.points import proof_sentence
+    from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output
+    from flcert.report.points import other_curves, proof_sentence
 
     ensemble = result.ensemble
     if as_json:
@@ -145,10 +145,9 @@ def _print(result: "RunResult", *, as_json: bool) -> None:
         return
     console, curve, inputs = output(), np.array(result.summary["certified_accuracy"]), result.summary["inputs"]
     console.print(f"{groups_sentence(ensemble)}\n")
-    console.print(curve_table(curve, inputs, result.summary["accuracy"], "certified accuracy"))
+    others = other_curves(result.summary.get("also", {}), inputs)
+    console.print(curve_table(curve, inputs, result.summary["accuracy"], "certified accuracy", others))
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
-    for kind, figures in result.summary.get("also", {}).items():
-        console.print(f"\n{further_sentence(kind, figures, curve, inputs)}")
     if result.attacked:
         console.print(f"\n{attack_sentence(result.summary['attack'], result.attacked.trained)}")
     console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flcert.report.points import Curve, last_level
+from flcert.report.points import Curve, Other
 
 BOX = {"left": 72, "top": 12, "width": 640, "height": 320}
 
@@ -17,28 +17,11 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Other:
-    """The curve of a further certificate.
-
-    Args:
-        name: of it.
-        values: m and the share of inputs, for some m or for all.
-    """
-
-    name: str
-    values: Sequence[tuple[int, float]]
-
-    def at(self, m: int) -> float:
-        """The share at m; zero past the end."""
-        return dict(self.values).get(m, 0.0)
-
-
-@dataclass(frozen=True)
 class Chart:
     """Coordinates of the curve and the grid, in the units of the picture.
 
     Args:
-        curve: CA@m at index m.
+        curve: CA@m at index m, with zeros as far as other curves reach.
         value: accuracy without attack.
         others: curves of further certificates.
     """
@@ -66,9 +49,9 @@ class Chart:
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
 
     def line(self, other: Other) -> str:
-        """A further curve, from point to point within the picture."""
-        shown = [(m, share) for m, share in other.values if m < len(self.curve)]
-        return " ".join(f"{self._across(m):.1f},{self._height(share):.1f}" for m, share in shown)
+        """A further curve, from point to point, as far as the picture goes."""
+        points = [(m, share) for m in range(len(self.curve)) if (share := other.at(m)) is not None]
+        return " ".join(f"{self._across(m):.1f},{self._height(share):.1f}" for m, share in points)
 
     @property
     def shares(self) -> list[Tick]:
@@ -78,7 +61,7 @@ class Chart:
     @property
     def levels(self) -> list[Tick]:
         """Grid lines of some numbers of malicious clients."""
-        last = max(1, last_level(self.curve))
+        last = max(1, len(self.curve) - 2)
         sizes = (digit * 10**power for power in range(12) for digit in (1, 2, 5))
         step = next(size for size in sizes if last / size <= 8)
         return [Tick(self._across(m), f"{m:,}") for m in range(0, last + 1, step)]

@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from flcert.files import write_atomic
 from flcert.guarantee import Guarantee
 from flcert.report import figures
-from flcert.report.chart import Chart, Other
-from flcert.report.points import Curve, chosen_levels, proof_sentence, telling_level
+from flcert.report.chart import Chart
+from flcert.report.points import (
+    Curve,
+    chosen_levels,
+    levels_of_all,
+    other_curves,
+    proof_sentence,
+    telling_level,
+    widened,
+)
 from flcert.rundir import RunDirectory
 
 
@@ -29,14 +37,15 @@ def write_report(run_directory: RunDirectory) -> Path:
             write_atomic(run_directory.path / "figures" / f"{name}.{form}", figures.rendered(figure, form))
         images[name] = base64.b64encode(figures.rendered(figure, "svg")).decode()
     guarantee = run_directory.guarantee()
-    chart = Chart(curve, summary["accuracy"], _other_curves(summary.get("also", {}), summary["inputs"]))
+    others = other_curves(summary.get("also", {}), summary["inputs"])
+    wide = widened(curve, others)
     page = _template().render(
         images=images,
         summary=summary,
         manifest=manifest,
         rows=[
-            (m, curve[m], round(curve[m] * summary["inputs"]), [other.at(m) for other in chart.others])
-            for m in chosen_levels(curve)
+            (m, wide[m], round(wide[m] * summary["inputs"]), [other.at(m) for other in others])
+            for m in levels_of_all(curve, others)
         ],
         sentence=proof_sentence(guarantee, curve, summary["inputs"], right=True),
         guarantee=guarantee,
@@ -45,38 +54,19 @@ def write_report(run_directory: RunDirectory) -> Path:
         substitutes=sum(bool(entry.get("substitute")) for entry in manifest["groups"]),
         empty=sum(entry["clients"] == 0 for entry in manifest["groups"]),
         dropped=sum(len(entry.get("dropped", ())) for entry in manifest["groups"]),
-        chart=chart,
+        chart=Chart(wide, summary["accuracy"], others),
         telling=telling_level(curve),
         stamped=_on_stamped(summary.get("attack")),
         data={
-            "curve": curve.tolist(),
+            "curve": wide.tolist(),
             "inputs": summary["inputs"],
-            "chart": chart.box,
+            "chart": Chart.box,
             "samples": _explained(run_directory.samples(), guarantee),
         },
     )
     target = run_directory.path / "report.html"
     write_atomic(target, page.encode())
     return target
-
-
-FURTHER = {
-    "overlapping": "fixed overlapping groups",
-    "runoff": "run-off election",
-    "collective": "whole test set at once",
-}
-
-
-def _other_curves(also: dict[str, Any], num_inputs: int) -> list[Other]:
-    """Curves of further certificates of the same models."""
-    others = []
-    for kind, found in also.items():
-        if kind == "collective":
-            points = [(int(m), inputs / num_inputs) for m, inputs in found["inputs"].items()]
-        else:
-            points = list(enumerate(found["certified_accuracy"]))
-        others.append(Other(FURTHER[kind], points))
-    return others
 
 
 def _on_stamped(attack: dict[str, Any] | None) -> float:

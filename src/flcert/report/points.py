@@ -1,4 +1,8 @@
-"""Which points of a certified-accuracy curve to show and to speak of."""
+"""Which points of certified-accuracy curves to show and to speak of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,6 +10,59 @@ from numpy.typing import NDArray
 from flcert.guarantee import Guarantee
 
 Curve = NDArray[np.float64]
+
+FURTHER = {
+    "overlapping": "fixed overlapping groups",
+    "runoff": "run-off election",
+    "collective": "whole test set at once",
+}
+
+
+@dataclass(frozen=True)
+class Other:
+    """The curve of a further certificate.
+
+    Args:
+        name: of it.
+        values: the share of inputs by m.
+        complete: whether it is zero at all other m; else it was not computed there.
+    """
+
+    name: str
+    values: Mapping[int, float]
+    complete: bool
+
+    def at(self, m: int) -> float | None:
+        """The share at m, or None where it is not known."""
+        return self.values.get(m, 0.0 if self.complete else None)
+
+
+def other_curves(also: Mapping[str, Any], num_inputs: int) -> list[Other]:
+    """Curves of further certificates of the same models, from the summary of a run."""
+    others = []
+    for kind, found in also.items():
+        if kind == "collective":
+            values = {int(m): inputs / num_inputs for m, inputs in found["inputs"].items()}
+        else:
+            values = dict(enumerate(found["certified_accuracy"]))
+        others.append(Other(FURTHER[kind], values, complete=kind != "collective"))
+    return others
+
+
+def widened(curve: Curve, others: Sequence[Other]) -> Curve:
+    """The curve with zeros at its end, as far as further certificates reach.
+
+    >>> widened(np.array([0.5, 0.0]), [Other("other", {0: 0.9, 1: 0.8, 2: 0.7, 3: 0.0}, complete=True)])
+    array([0.5, 0. , 0. , 0. ])
+    """
+    reach = [m + 2 for other in others for m, share in other.values.items() if share > 0]
+    return np.pad(curve, (0, max([len(curve), *reach]) - len(curve)))
+
+
+def levels_of_all(curve: Curve, others: Sequence[Other]) -> list[int]:
+    """Levels worth a row where several certificates are shown."""
+    shares = [[one, *(other.at(m) or 0.0 for other in others)] for m, one in enumerate(widened(curve, others))]
+    return chosen_levels(np.max(shares, axis=1))
 
 
 def chosen_levels(curve: Curve) -> list[int]:
@@ -26,8 +83,12 @@ def last_level(curve: Curve) -> int:
 
 
 def telling_level(curve: Curve) -> int:
-    """The m to speak of in one sentence: the largest chosen one that keeps at least three quarters of CA@0."""
-    return max(m for m in chosen_levels(curve) if curve[m] >= 0.75 * curve[0])
+    """The m to speak of in one sentence: the largest chosen one that keeps three quarters of CA@0, or else 1.
+
+    >>> telling_level(np.array([0.9, 0.8, 0.7, 0.6])), telling_level(np.array([0.9, 0.1])), telling_level(np.zeros(2))
+    (2, 1, 0)
+    """
+    return max(m for m in chosen_levels(curve) if curve[m] >= 0.75 * curve[0] or m <= 1)
 
 
 def proof_sentence(guarantee: Guarantee, curve: Curve, num_inputs: int, *, right: bool) -> str:
