@@ -266,6 +266,11 @@ def _explained(failure: ValidationError) -> InputError:
     if first["loc"][:2] == ("attack", "malicious") and first["type"] != "missing":
         return InputError(f"attack.malicious must be a number from 1 or a list of user ids, got {first['input']!r}")
     path = [str(part) for part in first["loc"] if part not in _GROUPINGS]
+    if first["type"] == "extra_forbidden" and path[0] == "grouping":
+        kinds = [kind for kind in _GROUPINGS if path[-1] in _TABLES[kind].model_fields]
+        if kinds:
+            given = first["loc"][1]
+            return InputError(f"{'.'.join(path)} goes with grouping.kind {' or '.join(kinds)}, got kind {given!r}")
     return complaint(failure, ".".join(path), _keys_beside(path, first["loc"]))
 
 

@@ -118,7 +118,12 @@ def sampled(ids: Sequence[str], num_groups: int, group_size: int, seed: int = 0,
     order = np.array(_in_order_of_id(ids), dtype=np.int64)
     check_range("group_size", group_size, 1, len(ids), "num_clients")
     total = comb(len(ids), group_size)
-    check_range("num_groups", num_groups, 1, min(MAX_GROUPS, total) if distinct else MAX_GROUPS)
+    check_range("num_groups", num_groups, 1, MAX_GROUPS)
+    if distinct and num_groups > total:
+        raise InputError(
+            f"num_groups must be at most {total:,}, as many as there are distinct groups of {group_size} of the "
+            f"{len(ids)} clients, got {num_groups}"
+        )
     generator = stream(seed, "grouping", "distinct" if distinct else "sampled")
     if distinct and total <= MAX_GROUPS:
         chosen = generator.permutation(total)[:num_groups]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from flcert.certify.result import Certificate
     from flcert.guarantee import Guarantee
 
+PROOF = ("alpha", "selection", "tails")  # of sampled groups
+
 
 def certify(
     path: Annotated[Path, typer.Argument(help="A run directory, or a table of votes (npy or CSV).")],
@@ -50,8 +52,8 @@ def certify(
 ) -> None:
     """Certify a vote: for each input the label, and how many malicious clients provably cannot change it.
 
-    A run directory is checked against the certificate that it holds. Changing `--alpha` or `--selection` of a run
-    certifies its votes anew.
+    A run directory is checked against the certificate that it holds. Changing `--alpha`, `--selection` or `--tails` of
+    a run with sampled groups certifies its votes anew.
 
     Example: `flcert certify votes.csv --truth labels.csv`
 
@@ -60,11 +62,14 @@ def certify(
     proof = {"alpha": alpha, "selection": selection, "tails": tails}
     table = {"kind": kind, "num_clients": clients, "group_size": group_size, "num_failed": failed}
     given = {name: value for name, value in {**table, **proof}.items() if value is not None}
-    if also == "collective":
-        _print_collective(path, json_)
-        return
     if path.is_dir():
         _refuse_table_options(given, {"rows": rows, "truth": truth, "counts": counts or None})
+        if also == "collective":
+            _refuse_idle(given, "sampled", also)
+            if out is not None:
+                raise InputError(f"certificate 'collective' counts inputs without naming them; leave out --out {out}")
+            _print_collective(path, json_)
+            return
         certificate, guarantee, labels = _of_run(path, given, also)
     else:
         if also:
@@ -86,6 +91,7 @@ def _of_run(path: Path, given: dict[str, Any], also: "Further | None") -> "tuple
 
     directory = RunDirectory.open(path)
     manifest = directory.manifest()
+    _refuse_idle(given, manifest["guarantee"]["kind"], also)
     guarantee = _guarantee({**manifest["guarantee"], **given})
     ballots = Ballots.cast(directory.array("votes"), manifest["data"]["labels"], directory.members())
     certificate = guarantee.certify(ballots)
@@ -102,9 +108,10 @@ def _of_run(path: Path, given: dict[str, Any], also: "Further | None") -> "tuple
 def _of_table(path: Path, given: dict[str, Any], counts: bool, rows: Rows | None) -> "tuple[Certificate, Guarantee]":
     from flcert.ballots import Ballots
 
-    for option in ("alpha", "selection", "tails", "group_size"):
-        if option in given and given.get("kind", "disjoint") == "disjoint":
-            raise InputError(f"{option} has no meaning for disjoint groups; it goes with --kind sampled or enumerated")
+    kind = given.get("kind", "disjoint")
+    _refuse_idle(given, kind)
+    if "group_size" in given and kind == "disjoint":
+        raise InputError("group_size has no meaning for disjoint groups; it goes with --kind sampled or enumerated")
     if counts:
         if rows:
             raise InputError("--rows goes with a table of votes, not with --counts (its rows are inputs)")
@@ -159,8 +166,16 @@ def _guarantee(values: dict[str, Any]) -> "Guarantee":
 def _refuse_table_options(given: dict[str, Any], others: dict[str, Any]) -> None:
     """A run directory brings its own clients, groups and labels."""
     for name in (*given, *(key for key, value in others.items() if value is not None)):
-        if name not in ("alpha", "selection", "tails"):
+        if name not in PROOF:
             raise InputError(f"{name} comes from the run directory and cannot be given; give a vote table instead")
+
+
+def _refuse_idle(given: dict[str, Any], kind: str, also: "Further | None" = None) -> None:
+    """Refuse settings of the bounds of sampled groups where nothing is bounded."""
+    for name in PROOF:
+        if name in given and (also or kind != "sampled"):
+            what = f"certificate {also!r}" if also else f"{kind} groups"
+            raise InputError(f"{name} has no meaning for {what}, got {given[name]}; it goes with sampled groups")
 
 
 def _as_csv(certificate: "Certificate") -> str:
