@@ -23,8 +23,8 @@ def count(votes: ArrayLike, num_labels: int | None = None) -> Counts:
 
     Args:
         votes: the label that each group gives to each input, or -1 where it casts no vote.
-        num_labels: L. By default one more than the largest label seen, and at least 2; labels above
-            that have no votes and a larger index, so they never change a label or a level.
+        num_labels: L. By default one more than the largest label seen, and at least 2; labels above that have no votes
+            and a larger index, so they change no label, and a level only where a bound is paid for each label.
 
     >>> count([[0, 1], [0, 2], [-1, 2]])
     array([[2, 0, 0],

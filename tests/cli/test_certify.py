@@ -50,6 +50,27 @@ def test_with_true_labels_it_is_certified_accuracy(flcert, tables, truth):
     assert "keep their right label" in text
 
 
+def test_tails_and_distinct_draws_of_a_table(flcert, tables):
+    options = (
+        "--kind",
+        "sampled",
+        "--clients",
+        100,
+        "--group-size",
+        2,
+        "--alpha",
+        0.1,
+        "--tails",
+        "both",
+        "--distinct",
+    )
+    result = json.loads(flcert("certify", "votes.npy", *options, "--labels", 30, "--json").out)
+    setting = {"num_clients": 100, "group_size": 2, "alpha": 0.1, "tails": "both", "distinct": True}
+    expected = certify.sampled(voting.count(VOTES, 30), **setting)
+    assert result["levels"] == expected.levels.tolist()
+    assert result["levels"] != certify.sampled(voting.count(VOTES), **setting).levels.tolist()  # it pays for 30 labels
+
+
 def test_sampled_groups(flcert, tables):
     options = ("--kind", "sampled", "--clients", 100, "--group-size", 2, "--alpha", 0.01, "--selection", "paper")
     result = json.loads(flcert("certify", "votes.npy", *options, "--json").out)
@@ -128,6 +149,12 @@ def test_a_table_that_makes_no_sense_is_refused(flcert, tables, text, message):
         (("votes.npy", "--truth", "truth.npy", "--rows", "inputs"), "one label for each of 31 inputs, got shape (20,)"),
         (("floats.npy",), "votes must be integers, got dtype float64"),
         (("objects.npy",), "objects.npy cannot be read as npy: Object arrays cannot be loaded"),
+        (("counts.npy", "--counts", "--labels", 4), "--labels goes with a table of votes"),
+        (("votes.npy", "--distinct"), "distinct has no meaning for disjoint groups, got True"),
+        (
+            ("votes.npy", "--kind", "sampled", "--clients", 100, "--group-size", 2, "--tails", "both"),
+            "--tails both bounds every label there is, voted for or not; give their number with --labels",
+        ),
         (("counts.npy", "--counts", "--rows", "inputs"), "--rows goes with a table of votes"),
         ((".",), "is not a run directory"),
         (("unsigned.npy",), "votes must be in [-1, 2**31 - 1], got 0 to 18446744073709551615"),

@@ -140,6 +140,13 @@ def test_a_further_certificate_is_shown_as_far_as_it_reaches(flcert, tmp_path):
     assert f'<td class="number">{curve[1]:.1%}</td>' in page
     assert f'max="{last + 1}"' in page
     assert "speaks of the groups that were trained, holds with certainty" in page
+    certified = flcert("certify", "run", "--also", "overlapping")
+    assert "Whatever any one of the 40 clients does, at least" in " ".join(certified.out.split())
+    assert "all possible groups" not in certified.out
+    assert (
+        json.loads(flcert("certify", "run", "--also", "overlapping", "--json").out)["guarantee"]["kind"]
+        == "overlapping"
+    )
 
 
 def test_settings_that_do_not_enter_a_certificate_are_refused(flcert):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flcert import certify, voting
-from flcert.certify.collective import SCALE, dual_bound
+from flcert.certify.collective import SCALE, dual_bound, most_broken
 from flcert.errors import InputError
 
 LABELS = 3
@@ -65,6 +65,33 @@ def test_any_multipliers_give_a_sound_bound():
     for _ in range(50):
         assert dual_bound(rng.integers(-SCALE, 2 * SCALE, 9), reach, gaps, 2) >= worst
     assert dual_bound(np.zeros(9, dtype=np.int64), reach, gaps, 2) == 9
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_most_that_can_be_broken_is_never_told_too_low(seed):
+    rng = np.random.default_rng(seed)
+    groups, inputs = int(rng.integers(2, 8)), int(rng.integers(1, 12))
+    reach, gaps = rng.integers(0, 3, (groups, inputs)), rng.integers(0, 7, inputs)
+    for m in range(groups + 1):
+        worst = max(int((reach[list(hit)].sum(axis=0) > gaps).sum()) for hit in combinations(range(groups), m))
+        assert worst <= most_broken(reach, gaps, m) <= inputs
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_whatever_failed_groups_would_have_voted_as_many_inputs_stay_right(seed):
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, LABELS, 6)
+    votes = np.where(rng.random((5, 6)) < 0.9, truth, rng.integers(0, LABELS, (5, 6)))
+    counts = voting.count(votes, LABELS)
+    for m in range(3):
+        proved = certify.collective(counts, votes, truth, m, num_failed=1)
+        worst = 6
+        for unknown in range(LABELS):  # the same on every input, as a start; then each input for itself
+            full = np.vstack([votes, np.full((1, 6), unknown)])
+            worst = min(worst, *(still_right(full, truth, hit) for hit in combinations(range(6), m)))
+        rivals = np.vstack([votes, [(one + 1) % LABELS for one in truth]])
+        worst = min(worst, *(still_right(rivals, truth, hit) for hit in combinations(range(6), m)))
+        assert proved <= worst
 
 
 def test_failed_groups_and_abstentions_are_charged():

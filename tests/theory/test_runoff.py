@@ -72,6 +72,14 @@ def test_larger_cases_including_attacks_on_either_round():
     assert any(not same for _, same in ways)  # and sometimes another label
 
 
+def test_a_winner_that_can_be_kept_out_of_the_final_by_turning_two_groups():
+    """Where round one alone is in the way: its bound must round down, and no wider a share of the votes will do."""
+    orders = [tuple(map(int, order)) for order in ["012", "021", "102", "012", "102", "021", "201", "201"]]
+    result = certify.runoff(certify.tally(places(orders)))
+    assert breakable(orders, 2, elected(orders))
+    assert (result.labels[0], result.levels[0]) == (elected(orders), 1)
+
+
 def test_a_new_vote_of_an_empty_group_is_covered():
     """A malicious client in an empty group adds an order instead of changing one."""
     for orders in product(ORDERS, repeat=3):

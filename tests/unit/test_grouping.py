@@ -94,3 +94,24 @@ def test_groupings_that_make_no_sense_are_refused(call, message):
 
 def test_the_limit_of_enumeration_can_be_raised():
     assert len(grouping.enumerated(IDS, 4, limit=30_000)) == comb(30, 4)
+
+
+def test_distinct_groups_are_every_set_of_groups_equally_often():
+    ids = [f"u{i}" for i in range(4)]
+    drawn = Counter()
+    for seed in range(6000):
+        groups = [tuple(group.tolist()) for group in grouping.sampled(ids, 2, 2, seed=seed, distinct=True).members]
+        assert len(set(groups)) == 2
+        drawn[frozenset(groups)] += 1
+    assert len(drawn) == comb(comb(4, 2), 2)
+    expected = 6000 / len(drawn)
+    assert sum((times - expected) ** 2 / expected for times in drawn.values()) < 36  # 14 degrees of freedom, p = 0.001
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5])
+def test_every_client_of_spread_groups_serves_as_many_different_ones(copies):
+    for key in map(str, range(20)):
+        result = grouping.spread(IDS, 5, copies, key=key)
+        served = Counter(client for group in result.members for client in set(group.tolist()))
+        assert set(served.values()) == {copies}
+        assert sum(map(len, result.members)) == copies * len(IDS)

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from flcert.certify.confidence import Probability, clopper_pearson, failure_probability, hypergeometric
+from flcert.certify.enumerated import enumerated
 from flcert.certify.result import Certificate, Counts, CountsLike, IntArray, checked_counts, runner_up, top_label
 from flcert.certify.search import levels_by_value, untouched_groups
 from flcert.errors import InputError, check_range, unknown_name
@@ -55,7 +56,8 @@ def sampled(
         tails: "one" bounds K_y from its votes and takes C - K_y for every K_z, as in the paper. "both" bounds every K_z
             from its own votes too, and pays for all those bounds. "best" takes the higher level of the two, each with
             half of alpha.
-        distinct: whether the N groups were drawn without repetition, which gives tighter bounds.
+        distinct: whether the N groups were drawn without repetition, which gives tighter bounds; if all groups were
+            drawn and voted, nothing is left to bound.
 
     Returns:
         The certificate. An input abstains where not even m = 0 is granted; ``labels`` then holds the smallest index
@@ -72,6 +74,8 @@ def sampled(
         raise unknown_name("tails", tails, TAILS)
     per_input = failure_probability(alpha) / _inputs_sharing_alpha(num_inputs, table.shape[0])
     draw = Draw(num_clients, group_size, _number_of_groups(table, num_groups), distinct)
+    if distinct and draw.num_groups == draw.total == table.sum(axis=1).min():  # all of them voted
+        return enumerated(table, num_clients=num_clients, group_size=group_size)
     labels, top = top_label(table)
     levels = []
     if tails != "both":

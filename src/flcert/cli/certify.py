@@ -38,6 +38,10 @@ def certify(
     tails: Annotated[
         str | None, typer.Option(help="Bounds of sampled groups: one, both, or the best.", show_default="one")
     ] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="The sampled groups were drawn without repetition.")
+    ] = False,
+    labels: Annotated[int | None, typer.Option(help="Number of labels L, for --tails both of a table.")] = None,
     also: Annotated[
         Further | None, typer.Option(help="Another certificate of a run: overlapping, runoff or collective.")
     ] = None,
@@ -61,24 +65,25 @@ def certify(
     """
     proof = {"alpha": alpha, "selection": selection, "tails": tails}
     table = {"kind": kind, "num_clients": clients, "group_size": group_size, "num_failed": failed}
+    table |= {"distinct": distinct or None}
     given = {name: value for name, value in {**table, **proof}.items() if value is not None}
     if path.is_dir():
-        _refuse_table_options(given, {"rows": rows, "truth": truth, "counts": counts or None})
+        _refuse_table_options(given, {"rows": rows, "truth": truth, "counts": counts or None, "labels": labels})
         if also == "collective":
             _refuse_idle(given, "sampled", also)
             if out is not None:
                 raise InputError(f"certificate 'collective' counts inputs without naming them; leave out --out {out}")
             _print_collective(path, json_)
             return
-        certificate, guarantee, labels = _of_run(path, given, also)
+        certificate, guarantee, right = _of_run(path, given, also)
     else:
         if also:
             raise InputError("--also goes with a run directory, which knows the groups and their models")
-        certificate, guarantee = _of_table(path, given, counts, rows)
-        labels = read_labels(truth) if truth else None
+        certificate, guarantee = _of_table(path, given, counts, rows, labels)
+        right = read_labels(truth) if truth else None
     if out is not None:
         write_atomic(out, _as_csv(certificate).encode())
-    _print(certificate, guarantee, labels, json_)
+    _print(certificate, guarantee, right, json_)
 
 
 def _of_run(path: Path, given: dict[str, Any], also: "Further | None") -> "tuple[Certificate, Guarantee, Any]":
@@ -96,7 +101,9 @@ def _of_run(path: Path, given: dict[str, Any], also: "Further | None") -> "tuple
     ballots = Ballots.cast(directory.array("votes"), manifest["data"]["labels"], directory.members())
     certificate = guarantee.certify(ballots)
     if also:
-        return further_certificate(also, ballots, guarantee, directory.tally()), guarantee, directory.truth()
+        certificate = further_certificate(also, ballots, guarantee, directory.tally())
+        kind = "overlapping" if also == "overlapping" else guarantee.kind
+        return certificate, guarantee.model_copy(update={"kind": kind}), directory.truth()
     if not given:
         recorded = directory.certificate()
         for name in ("labels", "levels", "abstained"):
@@ -105,7 +112,9 @@ def _of_run(path: Path, given: dict[str, Any], also: "Further | None") -> "tuple
     return certificate, guarantee, directory.truth()
 
 
-def _of_table(path: Path, given: dict[str, Any], counts: bool, rows: Rows | None) -> "tuple[Certificate, Guarantee]":
+def _of_table(
+    path: Path, given: dict[str, Any], counts: bool, rows: Rows | None, labels: int | None
+) -> "tuple[Certificate, Guarantee]":
     from flcert.ballots import Ballots
 
     kind = given.get("kind", "disjoint")
@@ -113,18 +122,23 @@ def _of_table(path: Path, given: dict[str, Any], counts: bool, rows: Rows | None
     if "group_size" in given and kind == "disjoint":
         raise InputError("group_size has no meaning for disjoint groups; it goes with --kind sampled or enumerated")
     if counts:
-        if rows:
-            raise InputError("--rows goes with a table of votes, not with --counts (its rows are inputs)")
+        for name, value in {"rows": rows, "labels": labels}.items():
+            if value:
+                raise InputError(f"--{name} goes with a table of votes, not with --counts, whose columns are labels")
         guarantee = _guarantee(given)
         return guarantee.certify(Ballots(read_counts(path))), guarantee
     if given.get("kind") == "sampled" and given.get("num_failed"):
         raise InputError(
             "for sampled groups a failed group is a row of the table without votes; --failed goes with --counts"
         )
+    if given.get("tails", "one") != "one" and labels is None:
+        raise InputError(
+            f"--tails {given['tails']} bounds every label there is, voted for or not; give their number with --labels"
+        )
     votes = read_votes(path, rows)
     guarantee = _guarantee({**given, "num_groups": len(votes)})
     typer.echo(f"{path}: {votes.shape[0]:,} groups x {votes.shape[1]:,} inputs", err=True)
-    return guarantee.certify(Ballots.cast(votes)), guarantee
+    return guarantee.certify(Ballots.cast(votes, labels)), guarantee
 
 
 def _print_collective(path: Path, as_json: bool) -> None:
@@ -172,7 +186,7 @@ def _refuse_table_options(given: dict[str, Any], others: dict[str, Any]) -> None
 
 def _refuse_idle(given: dict[str, Any], kind: str, also: "Further | None" = None) -> None:
     """Refuse settings of the bounds of sampled groups where nothing is bounded."""
-    for name in PROOF:
+    for name in (*PROOF, "distinct"):
         if name in given and (also or kind != "sampled"):
             what = f"certificate {also!r}" if also else f"{kind} groups"
             raise InputError(f"{name} has no meaning for {what}, got {given[name]}; it goes with sampled groups")
