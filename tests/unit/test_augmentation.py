@@ -6,11 +6,13 @@ import torch
 
 from flcert.config import load_config
 from flcert.datasets import Federation, load
+from flcert.engines import Processes
 from flcert.errors import InputError
 from flcert.grouping import hashed
 from flcert.registry import Choice
+from flcert.store import Store
 from flcert.training import Recipe, augmentation, train
-from flcert.training.group import GroupTask, train_group
+from flcert.training.group import GroupTask, recipe_sources, train_group
 
 
 def change(inputs, seed=0, **options):
@@ -71,18 +73,56 @@ def pictures(victim=None):
 RECIPE = Recipe(rounds=3, augmentation=Choice(name="affine"))
 
 
-def test_training_with_it_is_reproducible_and_isolated(store):
-    grouping = hashed(pictures().ids, 3)
-    first = train(pictures(), grouping, RECIPE, store=store)
-    again = train_group(pictures(), GroupTask(tuple(grouping.members[0].tolist()), RECIPE, ("", "", "")))[3]
-    key = first.model_keys()[0]
-    assert all(np.array_equal(again[name], array) for name, array in first.load(key).items())
-    corrupted = train(pictures(victim="user-2"), grouping, RECIPE, store=store)
-    held = [group for group, members in enumerate(grouping.members) if 2 in members]
-    for group, key in first.model_keys().items():
-        assert (corrupted.model_keys()[group] == key) == (group not in held)
-    plain = train(pictures(), grouping, Recipe(rounds=3), store=store)
-    assert plain.trained == 3  # the option is part of the key
+def models(federation, recipe, directory, engine=None):
+    """The arrays of every group's model, trained anew."""
+    ensemble = train(federation, GROUPING, recipe, store=Store(directory), engine=engine)
+    assert not ensemble.failures
+    return {group: ensemble.load(key) for group, key in ensemble.model_keys().items()}
+
+
+GROUPING = hashed(pictures().ids, 3)
+OWN = RECIPE.model_copy(update={"augmentation": Choice(name="tests.unit.test_augmentation:hoarding")})
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, OWN], ids=["affine", "with a memory"])
+def test_training_with_it_is_reproducible_and_isolated(recipe, tmp_path):
+    first = models(pictures(), recipe, tmp_path / "first")
+    again = models(pictures(), recipe, tmp_path / "again", Processes(2))
+    corrupted = models(pictures(victim="user-2"), recipe, tmp_path / "corrupted")
+    for group, members in enumerate(GROUPING.members):
+        same = {name: np.array_equal(array, corrupted[group][name]) for name, array in first[group].items()}
+        assert all(same.values()) == (2 not in members)
+        assert all(np.array_equal(again[group][name], array) for name, array in first[group].items())
+
+
+def hoarding():
+    """One that remembers what it has seen, which may reach nobody else."""
+    seen = []
+
+    def change(inputs, _):
+        seen.append(float(inputs.mean()))
+        return inputs + sum(seen)
+
+    return change
+
+
+def test_it_is_part_of_the_key(store):
+    assert train(pictures(), GROUPING, RECIPE, store=store).trained == 3
+    assert train(pictures(), GROUPING, Recipe(rounds=3), store=store).trained == 3
+
+
+def test_clients_and_rounds_have_streams_of_their_own(monkeypatch):
+    seen = []
+    recipe = Recipe(rounds=2, local_steps=1, batch_size=12, augmentation=Choice(name="affine"))
+
+    def recorded(self, images, generator):
+        seen.append(generator.initial_seed())
+        return maps(self, images, generator)
+
+    maps = augmentation._Reach.maps
+    monkeypatch.setattr(augmentation._Reach, "maps", recorded)
+    train_group(pictures(), GroupTask((0, 1), recipe, recipe_sources(recipe)))
+    assert len(set(seen)) == len(seen) == 4
 
 
 def test_a_callable_of_one_s_own_is_named_by_import_path(store):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from math import pi
 from typing import Annotated
 
@@ -73,12 +72,9 @@ AUGMENTATIONS: dict[str, registry.Factory] = {"affine": affine}
 
 
 def build(choice: Choice) -> Augmentation:
-    """The augmentation of this name, or what a user's ``package.module:factory`` returns."""
-    return _built(choice.model_dump_json())
+    """The augmentation of this name, or what a user's ``package.module:factory`` returns.
 
-
-@cache
-def _built(choice: str) -> Augmentation:
-    """Once for each choice: clients ask for it in every round."""
-    augmentation: Augmentation = registry.build("augmentation", AUGMENTATIONS, Choice.model_validate_json(choice))
+    Each client has a new one in each round: what it keeps reaches nobody else.
+    """
+    augmentation: Augmentation = registry.build("augmentation", AUGMENTATIONS, choice)
     return augmentation
