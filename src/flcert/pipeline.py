@@ -74,7 +74,7 @@ def run(
     """
     config, store = config or Config(), store or Store()
     writable_directory(store.directory)
-    federation, grouping, plan = _checked(config)
+    federation, grouping, plan = checked(config)
     run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
     with Workers(engine or Processes(), federation) as workers:
         ensemble = train_groups(workers, grouping, config.recipe, store, progress)
@@ -137,7 +137,7 @@ def prepare(config: Config, directory: Path | None = None) -> tuple[RunDirectory
     Returns:
         The directory, which now holds the configuration, and the groups that are to be trained.
     """
-    federation, grouping, _ = _checked(config)
+    federation, grouping, _ = checked(config)
     return RunDirectory.claim(directory or default_directory(config, federation), config), grouping
 
 
@@ -158,7 +158,7 @@ def train_some(
     store = store or Store()
     writable_directory(store.directory)
     config = RunDirectory.prepared(directory).config()
-    federation, grouping, plan = _checked(config)
+    federation, grouping, plan = checked(config)
     for group in groups:
         check_range("group", group, 0, len(grouping) - 1)
     nobody = np.array([], dtype=np.int64)
@@ -182,12 +182,14 @@ def federation_of(config: Config) -> Federation:
     return datasets.load(config.data.name, **config.data.options).without(config.forget)
 
 
-def _checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
+def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
     """Data, groups and attack of a configuration, refused before anything is trained if they do not fit."""
     federation = federation_of(config)
     grouping = config.grouping.build(federation.ids)
     check_recipe(federation, grouping, config.recipe)
     check_further(config.certificate.also, KIND_OF_GROUPING[grouping.kind])
+    if "runoff" in config.certificate.also and config.recipe.smoothing:
+        raise InputError("a run-off needs the scores of models; with recipe.smoothing there are only votes")
     if config.compression and config.attack:
         raise InputError("an attack is simulated on models as they are trained; leave out compression or attack")
     return federation, grouping, _attack_plan(config, federation)

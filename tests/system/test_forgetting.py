@@ -30,12 +30,18 @@ def run(flcert, data, out, *options):
     assert result.code == 0, result.err
 
 
+TELLS_OF_THE_SETTING = ("config.json", "report.html")  # where the data are, and who is left out
+
+
 def bytes_of(run):
-    names = ["votes.npy", "truth.npy", "certificate.npz", "certificate.csv", "curve.csv", "groups.json", "summary.json"]
-    return {path.name: path.read_bytes() for path in [*(run / "models").iterdir(), *(run / name for name in names)]}
+    files = [path for path in run.rglob("*") if path.is_file() and path.name not in TELLS_OF_THE_SETTING]
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
 
 
-@pytest.mark.parametrize("kind", [("hashed",), ("spread", "--set", "grouping.copies=2")])
+@pytest.mark.parametrize(
+    "kind",
+    [("hashed", "--also", "runoff", "--set", "recipe.evaluate_at=[1]"), ("spread", "--set", "grouping.copies=2")],
+)
 def test_the_bytes_are_those_of_a_run_that_never_had_the_client(flcert, folder, tmp_path, kind):
     run(flcert, folder, "with", "--grouping", *kind)
     forgotten = ("client-0003", "client-0011")
@@ -49,14 +55,15 @@ def test_the_bytes_are_those_of_a_run_that_never_had_the_client(flcert, folder, 
     left = {tuple(user for user in members if user not in forgotten) for members in held}
     assert counts["trained"] == len(left - {()} - {tuple(members) for members in groups})
     assert counts["reused"] > 0
-    never = tmp_path / "never"
+    never = tmp_path / "never" / folder.name
     shutil.copytree(folder, never)
     for user in forgotten:
         (never / "clients" / f"{user}.npz").unlink()
     run(flcert, never, "without", "--grouping", *kind, "--cache", tmp_path / "other")
     assert bytes_of(tmp_path / "with") == bytes_of(tmp_path / "without")
     left = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
-    assert counts["deleted"] == len(stored - left) == 2 * len(set(held))  # a model and its votes
+    files = 5 if kind[0] == "hashed" else 2  # a model and its votes, the same after round 1, and ranks
+    assert counts["deleted"] == len(stored - left) == files * len(set(held))
     assert flcert("certify", "with").code == 0
     assert not list(tmp_path.glob(".with*"))
 
@@ -75,18 +82,56 @@ def test_clients_can_be_forgotten_one_after_the_other(flcert, folder, tmp_path):
 def test_a_forgotten_run_that_was_stopped_keeps_the_old_one_until_it_is_complete(flcert, folder, tmp_path, monkeypatch):
     run(flcert, folder, "run")
     before = bytes_of(tmp_path / "run")
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("flcert.forgetting._take_place", stop)
-    assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 130
+    with monkeypatch.context() as broken:
+        broken.setattr("flcert.forgetting._take_place", stopped)
+        assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 130
     assert bytes_of(tmp_path / "run") == before
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FLCERT_CACHE", str(tmp_path / "cache"))
     assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 0
     assert bytes_of(tmp_path / "run") != before
+
+
+def test_what_an_attack_made_of_the_client_s_group_is_deleted_too(flcert, folder, tmp_path):
+    run(flcert, folder, "first")
+    groups = json.loads((tmp_path / "first" / "groups.json").read_text())
+    (companion, *_) = next(set(members) - {"client-0003"} for members in groups if "client-0003" in members)
+    run(flcert, folder, "run", "--attack", "label-flip", "--set", f"attack.malicious=['{companion}']")
+    before = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
+    assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 0
+    gone = before - set((tmp_path / "cache" / "store").rglob("*.safetensors"))
+    assert len(gone) == 4  # the model and its votes, with the attack and without
+
+
+def test_forgetting_that_was_stopped_does_not_keep_others_from_being_forgotten(flcert, folder, tmp_path, monkeypatch):
+    run(flcert, folder, "run")
+    with monkeypatch.context() as broken:
+        broken.setattr("flcert.forgetting._take_place", stopped)
+        assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 130
+    done = flcert("forget", "run", "client-0011", "--engine", "inline", "-q")
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["forget"] == ["client-0011"]
+
+
+def stopped(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_run_whose_place_was_empty_when_it_was_killed_is_found_again(flcert, folder, tmp_path):
+    run(flcert, folder, "run")
+    (tmp_path / "run").rename(tmp_path / ".run.forgotten")
+    assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 0
+    assert [path.name for path in tmp_path.glob("*run*")] == ["run"]
+
+
+def test_what_was_to_be_deleted_is_known_until_it_is(flcert, folder, tmp_path, monkeypatch):
+    """A command that is killed just before the new run takes its place has deleted, or the next one does."""
+    run(flcert, folder, "run")
+    before = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
+    with monkeypatch.context() as broken:
+        broken.setattr("flcert.forgetting._take_place", stopped)
+        flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    after = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
+    assert len(before - after) == 2
 
 
 @pytest.mark.parametrize(

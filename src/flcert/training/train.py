@@ -1,6 +1,6 @@
 """Models and votes of all groups: computed by an engine where the store lacks them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from flcert import aggregators, models
+from flcert import aggregators, attacks, models
 from flcert.aggregators import Round
 from flcert.attacks import AttackPlan
 from flcert.datasets import Federation
@@ -130,8 +130,6 @@ def ranks_on_test_set(
 
     The arguments are those of ``votes_on_test_set``.
     """
-    if ensemble.recipe.smoothing:
-        raise InputError("a run-off needs the scores of models; with recipe.smoothing there are only votes")
     model_keys, digest = ensemble.model_keys(), workers.federation.test_digest()
     keys = {key: votes_key(key, digest, what="ranks") for key in model_keys.values()}
     _fill_votes(rank_on_test_set, workers, ensemble, ensemble.recipe.rounds, keys, store, partial(progress, "rank"))
@@ -268,25 +266,31 @@ def _model_keys(federation: Federation, tasks: Sequence[GroupTask | None]) -> li
     ]
 
 
-def keys_of_groups(federation: Federation, grouping: Grouping, recipe: Recipe) -> list[set[str]]:
+def keys_of_groups(
+    federation: Federation, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None = None
+) -> list[set[str]]:
     """For each group the keys of all that the store may hold of it.
 
-    These are its models after every round that is kept, compressed or not, and their votes on the test inputs.
+    These are its models after every round that is kept, compressed or not, with the attack and without, and their votes
+    on the test inputs, stamped with the attack's trigger or not.
     """
-    tasks = [
-        _task(recipe.of_group(group), members, None) if len(members) else None
-        for group, members in enumerate(grouping.members)
-    ]
-    digest = federation.test_digest()
-    return [
-        {
-            key
-            for trained in (owned or {}).values()
-            for model in (trained, *(compressed_key(trained, dtype) for dtype in DTYPES))
-            for key in (model, votes_key(model, digest, recipe.smoothing), votes_key(model, digest, what="ranks"))
-        }
-        for owned in _model_keys(federation, tasks)
-    ]
+    stamps = [None, getattr(attacks.build(attack.choice), "trigger", None) if attack else None]
+    keys: list[set[str]] = [set() for _ in grouping.members]
+    for plan in (None, attack) if attack else (None,):
+        tasks = [
+            _task(recipe.of_group(group), members, plan) if len(members) else None
+            for group, members in enumerate(grouping.members)
+        ]
+        for own, owned in zip(keys, _model_keys(federation, tasks), strict=True):
+            for trained in (owned or {}).values():
+                own |= _keys_of_model(trained, federation.test_digest(), recipe, stamps)
+    return keys
+
+
+def _keys_of_model(trained: str, digest: str, recipe: Recipe, stamps: Iterable[Choice | None]) -> set[str]:
+    stored = {trained, *(compressed_key(trained, dtype) for dtype in DTYPES)}
+    votes = {votes_key(model, digest, recipe.smoothing, stamp) for model in stored for stamp in stamps}
+    return stored | votes | {votes_key(model, digest, what="ranks") for model in stored}
 
 
 def _task(recipe: Recipe, members: NDArray[np.int64], attack: AttackPlan | None) -> GroupTask:
