@@ -24,8 +24,8 @@ def forget(
 ) -> None:
     """Make a run what it would have been without some clients, byte for byte.
 
-    Only the groups that held them are trained again. Votes, certificate and report are updated, and what the store
-    held of those groups is deleted.
+    Only the groups that held them are trained again. Votes, certificate and report are updated, and what this
+    run had put into the store of those groups is deleted.
 
     Example: `flcert forget runs/first client-0003 client-0117`
     """
