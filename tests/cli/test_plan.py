@@ -29,6 +29,24 @@ def test_the_paper_s_mnist(flcert):
     assert abs(facts["expected_empty_groups"] - 67.5) < 0.1
 
 
+def test_all_figures_with_partial_participation(flcert):
+    """n = 1,000, N = 200, k = 10: each client is in 2 groups of P on average, and half of a group is in a round."""
+    setting = ("--clients", 1000, "--groups", 200, "--group-size", 10, "--rounds", 100, "--participation", 0.5)
+    single = ("--single-rounds", 500, "--beta", 0.2)
+    plans = planned(flcert, *setting, *single, "--copies", 3, "--parameters", 1000)["plans"]
+    told = {
+        name: (one["models_a_client"], one["rounds_a_client"], one["bytes_a_client"], one["largest_level"])
+        for name, one in plans.items()
+    }
+    level = certify.sampled([[200, 0]], num_clients=1000, group_size=10, num_inputs=10_000).levels[0]
+    assert told == {
+        "FLCert-D": (1.0, 50.0, 50 * 8000, 100),
+        "FLCert-P": (2.0, 100.0, 100 * 8000, level),
+        "spread, 3 groups a client": (3.0, 150.0, 150 * 8000, 33),
+        "single global model": (1.0, 100.0, 100 * 8000, 0),
+    }
+
+
 def test_har_with_few_and_with_many_groups(flcert):
     few = planned(flcert, "--preset", "har", "--inputs", 2603)
     assert not few["plans"]["FLCert-P"]["can_certify"]
@@ -62,7 +80,8 @@ def test_the_table_says_whether_p_can_certify(flcert):
     enough, few = (flcert("plan", "--clients", 1000, "--groups", groups).out for groups in (25, 24))
     assert "FLCert-P can certify with N = 25" in enough
     assert "FLCert-P can certify nothing with N = 24" in few
-    assert "traffic" not in few
+    assert "more than log2(2 D / alpha) with selection = 'safe'" in " ".join(few.split())
+    assert "For a client's traffic give --parameters or a --preset." in few
     assert "223.9 MB" in flcert("plan", "--preset", "mnist-0.1").out
     assert "FLCert-D is not possible" in flcert("plan", "--clients", 10, "--groups", 24).out
 

@@ -16,6 +16,8 @@ from flcert import Config, Federation
 from flcert.certify import disjoint
 from flcert.datasets import load
 from flcert.engines import Inline
+from flcert.report.chart import BOX
+from flcert.report.figures import levels_figure, sizes_figure
 from flcert.report.samples import chosen_samples
 from flcert.rundir import RunDirectory
 from flcert.store import Store
@@ -60,13 +62,21 @@ def test_the_slider_shows_how_many_inputs_remain_certified(page, run_directory):
     slider = page.find_element(By.ID, "slider")
     assert int(slider.get_attribute("max")) == len(curve) - 1
     slider.send_keys(Keys.HOME)
-    places = []
+    places, heights = [], []
     for m, share in enumerate(curve):
         assert text(page, "slider-m") == str(m)
         assert text(page, "remaining").startswith(f"{round(share * 300)} of 300 test inputs ({100 * share:.1f}%) are")
         places.append(float(page.find_element(By.ID, "marker").get_attribute("x1")))
+        point = page.find_element(By.ID, "point")
+        assert float(point.get_attribute("cx")) == places[-1]
+        heights.append(float(point.get_attribute("cy")))
         slider.send_keys(Keys.ARROW_RIGHT)
     assert places == sorted(set(places))
+    line = page.find_element(By.CSS_SELECTOR, "polyline.curve").get_attribute("points")
+    corners = [tuple(map(float, corner.split(","))) for corner in line.split()]
+    for place, height, share in zip(places, heights, curve, strict=True):
+        assert height == pytest.approx(BOX["top"] + BOX["height"] * (1 - share))
+        assert any(corner == pytest.approx((place, height), abs=0.1) for corner in corners)
 
 
 def test_the_chooser_shows_each_input_with_its_votes_and_level(page, run_directory):
@@ -110,7 +120,36 @@ def test_the_attack_and_the_setup_are_told(page, run_directory):
     assert "2 of the clients ran the attack backdoor" in body
     assert run_directory.manifest()["data"]["digest"] in body
     assert "torch version" in body
-    assert "success of the backdoor under the attack" in body
+    attack, rows = run_directory.summary()["attack"], {}
+    stamped = attack["certified_accuracy_on_stamped_inputs"][2]
+    held = f"{attack['certified_changed']} of {attack['certified']}"
+    for row in page.find_elements(By.XPATH, "//h2[text()='A simulated attack']/following::table[1]//tr"):
+        name, value = (cell.text for cell in row.find_elements(By.XPATH, "./*"))
+        rows[name] = value
+    assert rows == {
+        "accuracy without the attack": f"{attack['accuracy_without_attack']:.1%}",
+        "accuracy under the attack": f"{attack['accuracy_under_attack']:.1%}",
+        "labels that changed": f"{attack['changed']}",
+        "of the labels certified for this many clients, changed": held,
+        "success of the backdoor without the attack": f"{attack['success_rate_without_attack']:.1%}",
+        "success of the backdoor under the attack": f"{attack['success_rate_under_attack']:.1%}",
+        "certified accuracy on stamped inputs for this many clients": f"{stamped:.1%}",
+    }
+    configuration = page.find_element(By.TAG_NAME, "pre").get_attribute("textContent")
+    assert json.loads(configuration) == run_directory.config().canonical()
+
+
+def test_the_pictures_show_levels_and_sizes():
+    counts = np.array([[9, 0], [7, 2], [0, 9], [5, 4]])  # levels 4, 2, 4, 0
+    axes = levels_figure(disjoint(counts), np.array([0, 1, 1, 0])).axes[0]
+    (right, wrong), names = axes.containers, [entry.get_text() for entry in axes.get_legend().get_texts()]
+    assert names == ["right", "wrong"]
+    assert [bar.get_height() for bar in right] == [1, 0, 0, 0, 2]
+    assert [bar.get_height() for bar in wrong] == [0, 0, 1, 0, 0]
+    axes = sizes_figure(np.array([0, 2, 2, 5])).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("clients in a group", "groups")
+    bars = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in axes.containers[0]}
+    assert bars == {0: 1, 2: 2, 5: 1}
 
 
 def test_a_narrow_screen_needs_no_sideways_scrolling(page):

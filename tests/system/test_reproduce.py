@@ -3,7 +3,9 @@
 import csv
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from flcert.config import load_config
@@ -11,10 +13,12 @@ from flcert.engines import Inline
 from flcert.errors import InputError
 from flcert.experiments import EXPERIMENTS, Options
 from flcert.experiments.reproduce import reproduce
+from flcert.pipeline import run
+from flcert.rundir import RunDirectory
 from flcert.store import Store
 
 GROUPS = 4
-SETTING = ("recipe.rounds=2", "recipe.local_steps=2", "data.options.num_test=60", f"grouping.num_groups={GROUPS}")
+SETTING = ("recipe.rounds=2", "recipe.local_steps=10", "data.options.num_test=60", f"grouping.num_groups={GROUPS}")
 OPTIONS = Options(repeats=2, copies=3, beta=0.5, malicious=(1, 3), groups=(2, GROUPS), single_rounds=3)
 
 
@@ -64,7 +68,8 @@ def test_certified_accuracy_never_rises_and_ends_where_the_theorem_ends(name, tm
         assert all(later <= earlier for earlier, later in pairwise(curve.values()))
         if "FLCert-D" in names:
             assert curve[0] > 0
-            assert all(value == 0 for m, value in curve.items() if m > GROUPS / 2)
+            number = int(names[1]) if name == "groups" else GROUPS
+            assert all(value == 0 for m, value in curve.items() if m > number / 2)
         if names[0] in ("single global model", "CRFL"):
             assert curve[0] > 0
             assert all(value == 0 for m, value in curve.items() if m >= 1)
@@ -80,16 +85,64 @@ def test_a_table_has_every_method_of_its_figure(tmp_path, tiny_store):
     assert {names[1] for names in stamped} == {"clean", "with trigger"}
 
 
-def test_seeds_gives_mean_and_deviation_of_different_trials(tmp_path, tiny_store):
-    rows = rows_of(make("seeds", tmp_path, tiny_store))
-    for method in ("FLCert-D", "FLCert-P"):
-        means = [float(row["mean"]) for row in rows if row["method"] == method]
-        assert all(later <= earlier for earlier, later in pairwise(means))
-    assert any(float(row["standard_deviation"]) > 0 for row in rows)
+@pytest.fixture
+def certified(tmp_path, tiny_store, monkeypatch):
+    """What ``flcert run`` says of FLCert-D in the same setting, changed as told: the summary and each group's votes."""
+    monkeypatch.setattr("flcert.report.page.write_report", lambda _: None)
+
+    def certify(*overrides):
+        config = load_config(preset="digits", scale=0.1, overrides=[*SETTING, *overrides])
+        result = run(config, tmp_path / f"run-{config.digest()}", engine=Inline(), store=tiny_store)
+        directory = RunDirectory(result.directory)
+        return SimpleNamespace(**result.summary, votes=directory.array("votes"), truth=directory.truth())
+
+    return certify
+
+
+def disjoint(made, value="certified_accuracy"):
+    """FLCert-D's curves, by what is varied."""
+    found = series(rows_of(made), value)
+    curves = {names[1]: list(curve.values()) for names, curve in found.items() if names[0] == "FLCert-D"}
+    assert len({tuple(curve) for curve in curves.values()}) > 1  # it makes a difference
+    return curves
+
+
+def same(curve, other):
+    """Whether two curves are the same but for zeros at their end."""
+    longest = max(len(curve), len(other))
+    return np.pad(curve, (0, longest - len(curve))).tolist() == np.pad(other, (0, longest - len(other))).tolist()
+
+
+def test_groups_are_as_many_as_told(tmp_path, tiny_store, certified):
+    for number, curve in disjoint(make("groups", tmp_path, tiny_store)).items():
+        assert same(curve, certified(f"grouping.num_groups={number}").certified_accuracy)
+
+
+def test_base_algorithms_are_those_of_their_names(tmp_path, tiny_store, certified):
+    options = OPTIONS.model_copy(update={"groups": (GROUPS,)})
+    for algorithm, curve in disjoint(make("base-algorithms", tmp_path, tiny_store, options)).items():
+        assert same(curve, certified(f"recipe.aggregator={algorithm.lower()}").certified_accuracy)
+
+
+def test_the_backdoor_s_trigger_is_on_the_inputs_of_its_curve(tmp_path, tiny_store, certified):
+    curves = disjoint(make("backdoor", tmp_path, tiny_store))
+    told = certified("attack.name=backdoor", "attack.malicious=1")
+    assert same(curves["clean"], told.certified_accuracy)
+    assert same(curves["with trigger"], told.attack["certified_accuracy_on_stamped_inputs"])
+
+
+def test_seeds_gives_mean_and_deviation_of_different_trials(tmp_path, tiny_store, certified):
+    rows = [row for row in rows_of(make("seeds", tmp_path, tiny_store)) if row["method"] == "FLCert-D"]
+    trials = [certified(), certified("grouping.key=flcert-1", "recipe.seed=1")]
+    assert not same(trials[0].certified_accuracy, trials[1].certified_accuracy)
+    for row in rows:
+        values = [dict(enumerate(one.certified_accuracy)).get(int(row["m"]), 0.0) for one in trials]
+        assert float(row["mean"]) == pytest.approx(np.mean(values))
+        assert float(row["standard_deviation"]) == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     assert {row["repeats"] for row in rows} == {"2"}
 
 
-def test_known_attacks_are_measured_for_each_algorithm_and_method(tmp_path, tiny_store):
+def test_known_attacks_are_measured_for_each_algorithm_and_method(tmp_path, tiny_store, certified):
     options = OPTIONS.model_copy(update={"malicious": (0, 10), "beta": 1.0})
     rows = rows_of(make("empirical", tmp_path, tiny_store, options))
     value = {(row["algorithm"], row["method"], int(row["m"]), row["metric"]): float(row["value"]) for row in rows}
@@ -98,6 +151,32 @@ def test_known_attacks_are_measured_for_each_algorithm_and_method(tmp_path, tiny
     assert harmed < harmless  # FedAvg with zero updates learns nothing
     asked = {row["algorithm"]: row["attack"] for row in rows if row["metric"] == "test accuracy"}
     assert asked == {"FedAvg": "zero", "Krum": "krum", "Trimmed-mean": "trim", "Median": "trim", "FLTrust": "trim"}
+    setting = ("grouping.num_groups=2", "attack.malicious=10")
+    zero, backdoor = (certified(*setting, f"attack.name={name}").attack for name in ("zero", "backdoor"))
+    assert zero["accuracy_under_attack"] != zero["accuracy_without_attack"]
+    assert backdoor["success_rate_under_attack"] != backdoor["success_rate_without_attack"]
+    assert value["FedAvg", "FLCert-D", 10, "test accuracy"] == zero["accuracy_under_attack"]
+    assert value["FedAvg", "FLCert-D", 10, "attack success rate"] == backdoor["success_rate_under_attack"]
+    assert value["FedAvg", "FLCert-D", 0, "attack success rate"] == backdoor["success_rate_without_attack"]
+
+
+def test_cost_and_convergence_are_those_of_as_many_rounds(tmp_path, tiny_store, certified):
+    cost = make("cost", tmp_path, tiny_store)
+    accuracy = {
+        int(row["round"]): float(row["accuracy"])
+        for row in rows_of(make("convergence", tmp_path, tiny_store))
+        if row["model"] == "a group of FLCert-D"
+    }
+    disjoint = [row for row in rows_of(cost) if row["method"] == "FLCert-D"]
+    costs = {int(row["rounds"]): float(row["certified_accuracy"]) for row in disjoint}
+    assert costs[1] != costs[2]
+    for rounds in (1, 2):
+        told = certified(f"recipe.rounds={rounds}")
+        assert costs[rounds] == told.certified_accuracy[1]
+        first = next(votes for votes in told.votes if votes[0] >= 0)
+        assert accuracy[rounds] == np.mean(first == told.truth)
+    ((place, label),) = [panel.marked for panel in cost.outcome.panels]
+    assert (place, label) == (0.5 * 3, "cost of the single model (T = 3, beta = 0.5)")  # beta T / beta_e
 
 
 def test_cost_and_convergence_follow_the_rounds(tmp_path, tiny_store):

@@ -25,7 +25,7 @@ def plan(
         int | None, typer.Option(help="Parameters of the model, for the bytes.", show_default="the preset's")
     ] = None,
     copies: Annotated[int | None, typer.Option(help="Show finite aggregation with so many groups a client.")] = None,
-    inputs: Annotated[int, typer.Option(help="Test inputs D that share alpha.")] = 10_000,
+    inputs: Annotated[int, typer.Option(help="Test inputs D that share alpha; a preset does not tell.")] = 10_000,
     alpha: Annotated[float, typer.Option(help="Failure probability of FLCert-P.")] = 0.001,
     selection: Annotated[str, typer.Option(help="safe, or paper for Algorithm 1 to the letter.")] = "safe",
     preset: Annotated[str | None, typer.Option(help="Take n, N, T_e, beta_e and the model from a preset.")] = None,
@@ -120,6 +120,8 @@ def _print(sizes: "Sizes", plans: "dict[str, Plan]", empty: float, needed: int) 
     console = output()
     console.print(f"n = {sizes.num_clients:,} clients, N = {sizes.num_groups:,} groups, k = {sizes.group_size:,} (P)\n")
     console.print(table)
+    if not sizes.num_parameters:
+        console.print("\nFor a client's traffic give --parameters or a --preset.")
     if "FLCert-D" in plans:
         console.print(f"\nFLCert-D leaves {empty:.1f} groups empty on average; each casts no vote.")
     else:
@@ -129,8 +131,10 @@ def _print(sizes: "Sizes", plans: "dict[str, Plan]", empty: float, needed: int) 
 
 def _verdict(sizes: "Sizes", needed: int, *, can_certify: bool) -> str:
     what = f"FLCert-P can certify {'' if can_certify else 'nothing '}with N = {sizes.num_groups:,}"
+    rule = "2 D / alpha" if sizes.selection == "safe" else "D / alpha"
     return (
-        f"{what}: for {sizes.num_inputs:,} test inputs and alpha = {sizes.alpha} it needs at least {needed:,} groups."
+        f"{what}: for D = {sizes.num_inputs:,} test inputs and alpha = {sizes.alpha} it needs at least {needed:,} "
+        f"groups, more than log2({rule}) with selection = {sizes.selection!r}."
     )
 
 
