@@ -81,6 +81,12 @@ def test_the_job_script_of_the_cluster_page_trains_groups_that_the_last_command_
     assert "18 groups trained, 2 reused from the store" in call(certify, tmp_path, environment)
 
 
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page):
+    targets = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
 def test_the_python_of_the_readme_runs(tmp_path, environment):
     (code,) = blocks("python")
     (tmp_path / "script.py").write_text(code)
