@@ -17,7 +17,7 @@ def test_it_shows_progress_a_table_a_sentence_and_where_the_page_is(flcert, tmp_
     assert "training groups" in result.err
     assert "certified accuracy" in result.out
     assert "accuracy without attack" in result.out
-    assert "of the 12 clients do, at least" in result.out
+    assert "of the 12 clients does, at least" in result.out
     assert "run directory: run" in result.out
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Whatever any" in page
@@ -193,7 +193,10 @@ MISTAKES = [
     (("--set", "recipe.aggregator=fedag"), "unknown aggregator 'fedag'; did you mean 'fedavg'?"),
     (("--set", "data=digit"), "unknown data set 'digit'; did you mean 'digits'?"),
     (("--set", "grouping.kind=hash"), "unknown grouping.kind 'hash'; did you mean 'hashed'?"),
-    (("--set", "grouping.group_size=3"), "unknown setting 'grouping.group_size'"),
+    (
+        ("--set", "grouping.group_size=3"),
+        "grouping.group_size goes with grouping.kind sampled or enumerated, got kind 'hashed'",
+    ),
     (("--groups", 13), "num_groups must be in [1, num_clients=12], got 13"),
     (("--grouping", "sampled"), "grouping.group_size is needed, but was not given"),
     (("--grouping", "sampled", "--group-size", 13), "group_size must be in [1, num_clients=12], got 13"),

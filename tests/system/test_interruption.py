@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
 import pytest
+
+from flcert.engines.processes import without_interrupts
 
 COMMAND = [
     *(sys.executable, "-c", "from flcert.cli.main import main; main()"),
@@ -90,6 +93,24 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path, uninterrupted):
     assert process.returncode == 0, err
     assert json.loads(out)["groups"]["trained"] == uninterrupted[0]["groups"]["trained"]
     assert contents(tmp_path / "run") == uninterrupted[1]
+
+
+def test_ctrl_c_is_held_back_although_another_thread_takes_it():
+    finished, steps = threading.Event(), []
+    other = threading.Thread(target=finished.wait)
+    other.start()
+
+    def interrupted():
+        with without_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+            steps.append("after")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    finished.set()
+    other.join()
+    assert steps == ["after"]
 
 
 def test_ctrl_c_while_workers_start_reaches_the_command_alone(tmp_path):

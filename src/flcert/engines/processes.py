@@ -65,12 +65,25 @@ class _ProcessPool:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block; it is for the parent to handle, not for its workers."""
+    """Hold Ctrl-C back until the end of the block; it is for the parent to handle, not for its workers.
+
+    Processes that start in the block inherit that it is blocked. Blocking it is not enough for this process: any other
+    thread may take it, and Python would raise in the main thread, between starting a worker and telling it what to do.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    replaced = threading.current_thread() is threading.main_thread() and handler is not None
+    if replaced:
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
+        if replaced:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 _federation: Federation  # of this worker process
