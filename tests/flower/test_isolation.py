@@ -71,7 +71,7 @@ def test_every_fault_that_a_process_survives_is_tried():
 
 
 @pytest.mark.parametrize("strategy", [FedAvg, FedMedian, Krum], ids=lambda strategy: strategy.__name__)
-@pytest.mark.parametrize("fault", ["nan", "wrong shape", "scaled", "raises", "other metrics"])
+@pytest.mark.parametrize("fault", ["nan", "scaled", "other metrics"])
 def test_groups_are_apart_with_flower_s_strategies_too(fault, strategy, network, train, tmp_path):
     untouched = train(network(), strategy=strategy, directory=tmp_path / "untouched").ensemble
     check_others(train(network({VICTIM: fault}), strategy=strategy).ensemble, untouched)

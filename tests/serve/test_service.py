@@ -272,6 +272,7 @@ def test_bodies_that_stall_or_break_off_leave_no_traceback(run_directory, servin
         assert "Traceback" not in service.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_body_that_never_ends_is_told_that_the_service_stops(run_directory, serving):
     with serving(run_directory) as service:
         place = httpx.URL(service.address)

@@ -241,6 +241,7 @@ def test_a_worker_whose_processor_rounds_otherwise_is_refused(tmp_path, store):
             model_files(FEDERATION, store, Dask(scheduler=cluster.address))
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_a_local_cluster_and_keeps_what_is_finished(tmp_path):
     environment = {**os.environ, "FLCERT_CACHE": str(tmp_path / "cache")}
     command = [*FLCERT, "run", *SETTING, "--rounds", "60", "--engine", "dask", "--workers", "2"]

@@ -108,7 +108,7 @@ def test_a_group_that_raises_fails_alone(engine, store, untouched, monkeypatch):
     check_others(files, untouched)
 
 
-@pytest.mark.parametrize("engine", ["one worker", "two workers"])
+@pytest.mark.parametrize("engine", [pytest.param("one worker", marks=pytest.mark.slow), "two workers"])
 def test_a_group_that_kills_its_worker_fails_alone_and_is_trained_when_it_behaves(
     engine, store, untouched, monkeypatch
 ):
@@ -241,6 +241,7 @@ def test_training_leaves_the_caller_s_random_generators_alone(store):
     assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import flcert\nflcert.run(flcert.Config())\n")

@@ -48,13 +48,14 @@ def series(rows, value="certified_accuracy"):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_writes_its_files_and_trains_nothing_twice(name, tmp_path, tiny_store):
-    first = make(name, tmp_path, tiny_store)
+    options = OPTIONS.model_copy(update={"malicious": (1,)})
+    first = make(name, tmp_path, tiny_store, options)
     assert first.trained + first.reused > 0
     written = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert set(written) == {f"{name}-tiny.{form}" for form in ("csv", "png", "svg", "json")} | {"report.html"}
     assert written[f"{name}-tiny.png"].startswith(b"\x89PNG")
     assert f'id="{name}-tiny"' in written["report.html"].decode()
-    second = make(name, tmp_path, tiny_store)
+    second = make(name, tmp_path, tiny_store, options)
     assert second.trained == 0
     assert second.reused == first.trained + first.reused
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == written
