@@ -48,7 +48,7 @@ def test_a_client_that_does_not_tell_who_it_is_ends_the_run(network):
 @pytest.mark.parametrize("clients", [NUM_CLIENTS, IDS], ids=["number", "list"])
 def test_an_id_that_two_nodes_have_ends_the_run(clients, network):
     with pytest.raises(RunError, match="user id 'client-0000' belongs to more than one node"):
-        connected(network(), lambda grid: dict.fromkeys(grid.get_node_ids(), "client-0000"), clients)
+        connected(network(), lambda grid: dict.fromkeys(grid.get_node_ids(), "client-0000"), clients, wait=0)
 
 
 @pytest.mark.parametrize("expected", [NUM_CLIENTS - 1, NUM_CLIENTS + 1])
