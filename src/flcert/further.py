@@ -36,7 +36,12 @@ def further_certificate(kind: Further, ballots: Ballots, guarantee: Guarantee, c
         if counted is None:
             raise InputError("a run-off needs how the models rank the labels; run with --also runoff")
         return certify.runoff(counted, num_failed=guarantee.num_failed)
-    return guarantee.model_copy(update={"kind": "overlapping"}).certify(ballots)
+    return further_guarantee(kind, guarantee).certify(ballots)
+
+
+def further_guarantee(kind: Further, guarantee: Guarantee) -> Guarantee:
+    """What a further certificate says: of overlapping groups another theorem, of a run-off the same of another vote."""
+    return guarantee.model_copy(update={"kind": "overlapping"}) if kind == "overlapping" else guarantee
 
 
 def further_curve(certificate: Certificate, truth: NDArray[np.generic]) -> dict[str, Any]:

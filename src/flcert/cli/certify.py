@@ -69,8 +69,9 @@ def certify(
     given = {name: value for name, value in {**table, **proof}.items() if value is not None}
     if path.is_dir():
         _refuse_table_options(given, {"rows": rows, "truth": truth, "counts": counts or None, "labels": labels})
+        if also:
+            _refuse_idle(given, f"certificate {also!r}")
         if also == "collective":
-            _refuse_idle(given, "sampled", also)
             if out is not None:
                 raise InputError(f"certificate 'collective' counts inputs without naming them; leave out --out {out}")
             _print_collective(path, json_)
@@ -91,19 +92,18 @@ def _of_run(path: Path, given: dict[str, Any], also: "Further | None") -> "tuple
     import numpy as np
 
     from flcert.ballots import Ballots
-    from flcert.further import further_certificate
+    from flcert.further import further_certificate, further_guarantee
     from flcert.rundir import RunDirectory
 
     directory = RunDirectory.open(path)
     manifest = directory.manifest()
-    _refuse_idle(given, manifest["guarantee"]["kind"], also)
+    _refuse_unless_sampled(given, manifest["guarantee"]["kind"])
     guarantee = _guarantee({**manifest["guarantee"], **given})
     ballots = Ballots.cast(directory.array("votes"), manifest["data"]["labels"], directory.members())
     certificate = guarantee.certify(ballots)
     if also:
         certificate = further_certificate(also, ballots, guarantee, directory.tally())
-        kind = "overlapping" if also == "overlapping" else guarantee.kind
-        return certificate, guarantee.model_copy(update={"kind": kind}), directory.truth()
+        return certificate, further_guarantee(also, guarantee), directory.truth()
     if not given:
         recorded = directory.certificate()
         for name in ("labels", "levels", "abstained"):
@@ -118,7 +118,7 @@ def _of_table(
     from flcert.ballots import Ballots
 
     kind = given.get("kind", "disjoint")
-    _refuse_idle(given, kind)
+    _refuse_unless_sampled(given, kind)
     if "group_size" in given and kind == "disjoint":
         raise InputError("group_size has no meaning for disjoint groups; it goes with --kind sampled or enumerated")
     if counts:
@@ -184,11 +184,15 @@ def _refuse_table_options(given: dict[str, Any], others: dict[str, Any]) -> None
             raise InputError(f"{name} comes from the run directory and cannot be given; give a vote table instead")
 
 
-def _refuse_idle(given: dict[str, Any], kind: str, also: "Further | None" = None) -> None:
+def _refuse_unless_sampled(given: dict[str, Any], kind: str) -> None:
+    if kind != "sampled":
+        _refuse_idle(given, f"{kind} groups")
+
+
+def _refuse_idle(given: dict[str, Any], what: str) -> None:
     """Refuse settings of the bounds of sampled groups where nothing is bounded."""
     for name in (*PROOF, "distinct"):
-        if name in given and (also or kind != "sampled"):
-            what = f"certificate {also!r}" if also else f"{kind} groups"
+        if name in given:
             raise InputError(f"{name} has no meaning for {what}, got {given[name]}; it goes with sampled groups")
 
 

@@ -23,14 +23,19 @@ class Other:
     """The curve of a further certificate.
 
     Args:
-        name: of it.
+        kind: which it is.
         values: the share of inputs by m.
         complete: whether it is zero at all other m; else it was not computed there.
     """
 
-    name: str
+    kind: str
     values: Mapping[int, float]
     complete: bool
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return FURTHER[self.kind]
 
     def at(self, m: int) -> float | None:
         """The share at m, or None where it is not known."""
@@ -45,14 +50,14 @@ def other_curves(also: Mapping[str, Any], num_inputs: int) -> list[Other]:
             values = {int(m): inputs / num_inputs for m, inputs in found["inputs"].items()}
         else:
             values = dict(enumerate(found["certified_accuracy"]))
-        others.append(Other(FURTHER[kind], values, complete=kind != "collective"))
+        others.append(Other(kind, values, complete=kind != "collective"))
     return others
 
 
 def widened(curve: Curve, others: Sequence[Other]) -> Curve:
     """The curve with zeros at its end, as far as further certificates reach.
 
-    >>> widened(np.array([0.5, 0.0]), [Other("other", {0: 0.9, 1: 0.8, 2: 0.7, 3: 0.0}, complete=True)])
+    >>> widened(np.array([0.5, 0.0]), [Other("overlapping", {0: 0.9, 1: 0.8, 2: 0.7, 3: 0.0}, complete=True)])
     array([0.5, 0. , 0. , 0. ])
     """
     reach = [m + 2 for other in others for m, share in other.values.items() if share > 0]
