@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp.strategy import (
@@ -171,17 +172,22 @@ def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_stopped(network,
 
 
 def test_one_wrapped_strategy_or_container_cannot_serve_two_groups(network, train):
-    inner, notes = FedAdam(), []
+    inner, notes, generator = FedAdam(), [], np.random.default_rng(0)
 
     def wrapped():
         return DifferentialPrivacyServerSideFixedClipping(inner, 0.0, 1.0, 5)
 
-    def noting():
+    def holding(value):
         strategy = FedAvg()
-        strategy.notes = notes
+        strategy.held = value
         return strategy
 
-    for factory, shared in ((wrapped, "FedAdam"), (noting, "list")):
+    for factory, shared in (
+        (wrapped, "FedAdam"),
+        (lambda: holding(notes), "list"),
+        (lambda: holding({"deep": (notes,)}), "list"),
+        (lambda: holding(generator), "Generator"),
+    ):
         with pytest.raises(InputError, match=rf"got the same {shared} for groups 0 and 1"):
             train(network(), strategy=factory)
 

@@ -1,5 +1,6 @@
 """What groups train with: any strategy of Flower's, or flcert's own rules as one."""
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
@@ -17,6 +18,10 @@ from flcert.errors import InputError
 from flcert.registry import source_digest
 from flcert.training.local import Replica
 
+CHANGEABLE = (
+    *(Strategy, dict, list, set, bytearray, np.ndarray, torch.Tensor, nn.Module),
+    *(np.random.Generator, random.Random, torch.Generator),
+)
 MINIMUMS = ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes")
 
 
@@ -98,14 +103,19 @@ def _refuse_shared(strategies: Sequence[Strategy]) -> None:
                 )
 
 
-def _changeable(strategy: Strategy) -> Iterator[object]:
-    """The strategy, those that it wraps, and all containers and arrays that they hold."""
-    yield strategy
-    for value in vars(strategy).values():
-        if isinstance(value, Strategy):
-            yield from _changeable(value)
-        elif isinstance(value, dict | list | set | bytearray | np.ndarray | torch.Tensor | nn.Module):
-            yield value
+def _changeable(value: object) -> Iterator[object]:
+    """What can change in a value: strategies, containers, arrays and generators, and those inside them."""
+    if isinstance(value, CHANGEABLE):
+        yield value
+    inside: Iterable[object] = ()
+    if isinstance(value, Strategy):
+        inside = vars(value).values()
+    elif isinstance(value, dict):
+        inside = value.values()
+    elif isinstance(value, list | tuple):
+        inside = value
+    for part in inside:
+        yield from _changeable(part)
 
 
 def never_wait(strategy: Strategy) -> None:
