@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert.aggregators import build, substitute
 from flcert.ballots import Ballots
 from flcert.certify import Certificate, Tally, certified_accuracy
 from flcert.config import Config
@@ -19,11 +18,11 @@ from flcert.files import write_json
 from flcert.further import collective_curve, further_certificate, further_curve
 from flcert.guarantee import Guarantee
 from flcert.rundir import RunDirectory
-from flcert.training import Ensemble, Progress, Recipe
+from flcert.training import Ensemble, Progress
 from flcert.training.fill import silent
 from flcert.training.group import recipe_sources
 from flcert.training.panel import Votes
-from flcert.training.rounds import num_participants
+from flcert.training.rounds import substitutes
 
 FLOWER = "flower"  # in a configuration: data and algorithm are those of Flower clients and a Flower strategy
 VERSIONED = ("flcert", "torch", "numpy", "scipy", "safetensors", "scikit-learn")
@@ -133,6 +132,8 @@ def summarise(
 
 def _manifest(config: Config, subject: Subject, ensemble: Ensemble, guarantee: Guarantee) -> dict[str, Any]:
     keys, diverged = ensemble.model_keys(), ensemble.diverged()
+    sizes = ensemble.grouping.sizes.tolist()
+    stand_ins = {} if config.recipe.aggregator.name == FLOWER else substitutes(config.recipe, sizes)
     return {
         "versions": {name: version(name) for name in VERSIONED} | {"python": platform.python_version()},
         "platform": f"{platform.system()} {platform.machine()}",
@@ -151,22 +152,15 @@ def _manifest(config: Config, subject: Subject, ensemble: Ensemble, guarantee: G
         "guarantee": guarantee.model_dump(mode="json"),
         "groups": [
             {
-                "clients": int(size),
+                "clients": size,
                 "model": keys.get(group),
                 "failure": ensemble.failures.get(group),
                 "finite": group not in diverged,
-                "substitute": _substitute(config.recipe.of_group(group), int(size)),
+                "substitute": stand_ins.get(group),
             }
-            for group, size in enumerate(ensemble.grouping.sizes)
+            for group, size in enumerate(sizes)
         ],
     }
-
-
-def _substitute(recipe: Recipe, num_clients: int) -> str | None:
-    """The rule that acts in place of a group's own where the group is too small for it."""
-    if num_clients == 0 or recipe.aggregator.name == FLOWER:
-        return None
-    return substitute(build(recipe.aggregator), num_participants(num_clients, recipe.participation))
 
 
 def _group_ids(ensemble: Ensemble, subject: Subject) -> list[list[str]]:

@@ -95,7 +95,8 @@ def certified(tmp_path, tiny_store, monkeypatch):
         config = load_config(preset="digits", scale=0.1, overrides=[*SETTING, *overrides])
         result = run(config, tmp_path / f"run-{config.digest()}", engine=Inline(), store=tiny_store)
         directory = RunDirectory(result.directory)
-        return SimpleNamespace(**result.summary, votes=directory.array("votes"), truth=directory.truth())
+        groups = directory.manifest()["groups"]
+        return SimpleNamespace(**result.summary, votes=directory.array("votes"), truth=directory.truth(), groups=groups)
 
     return certify
 
@@ -123,6 +124,17 @@ def test_base_algorithms_are_those_of_their_names(tmp_path, tiny_store, certifie
     options = OPTIONS.model_copy(update={"groups": (GROUPS,)})
     for algorithm, curve in disjoint(make("base-algorithms", tmp_path, tiny_store, options)).items():
         assert same(curve, certified(f"recipe.aggregator={algorithm.lower()}").certified_accuracy)
+
+
+def test_a_figure_tells_in_how_many_groups_another_rule_acts(tmp_path, tiny_store, certified):
+    options = OPTIONS.model_copy(update={"groups": (GROUPS + 2,), "malicious": (0,)})
+    told = certified("recipe.aggregator=krum", f"grouping.num_groups={GROUPS + 2}").groups
+    count = sum(group["substitute"] == "median" for group in told)
+    assert 0 < count < GROUPS + 2
+    for name in ("base-algorithms", "empirical"):
+        note = make(name, tmp_path, tiny_store, options).outcome.note
+        assert f"FLCert-D, Krum: the median acts in {count} groups, which are too small for the rule." in note
+        assert "FedAvg: the median" not in note
 
 
 def test_the_backdoor_s_trigger_is_on_the_inputs_of_its_curve(tmp_path, tiny_store, certified):

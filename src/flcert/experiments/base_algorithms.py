@@ -1,8 +1,10 @@
 """Figure "different base FL algorithms": the five rules, in groups that are large enough for them."""
 
+from flcert.config import Config
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Curve, Outcome, outcome_of_both
+from flcert.training.rounds import substitutes
 
 ALGORITHMS = {
     "FedAvg": "fedavg",
@@ -17,14 +19,22 @@ CLIENTS_IN_A_GROUP = 5  # the paper: N = 200 of 1,000 clients, because Krum and 
 def base_algorithms(lab: Lab, options: Options) -> Outcome:
     """Certified accuracy against m with each base algorithm, for P and D."""
     number = larger_groups(lab, options)
-    curves: dict[tuple[str, str | int], Curve] = {
-        (name, algorithm): lab.curve(
-            lab.ensemble(f"{name}, {algorithm}", with_recipe(config, aggregator={"name": rule}))
-        )
-        for algorithm, rule in ALGORITHMS.items()
-        for name, config in lab.variants(number).items()
-    }
-    return outcome_of_both("algorithm", curves, f"N = {number:,} groups.")
+    curves: dict[tuple[str, str | int], Curve] = {}
+    notes = [f"N = {number:,} groups."]
+    for algorithm, rule in ALGORITHMS.items():
+        for name, config in lab.variants(number).items():
+            chosen = with_recipe(config, aggregator={"name": rule})
+            curves[name, algorithm] = lab.curve(lab.ensemble(f"{name}, {algorithm}", chosen))
+            notes += small_groups(lab, f"{name}, {algorithm}", chosen)
+    return outcome_of_both("algorithm", curves, " ".join(notes))
+
+
+def small_groups(lab: Lab, name: str, config: Config) -> list[str]:
+    """A sentence if some groups are too small for their rule."""
+    sizes = config.grouping.build(lab.federation.ids).sizes.tolist()
+    found = substitutes(config.recipe, sizes)
+    rules = " or ".join(sorted(set(found.values())))
+    return [f"{name}: the {rules} acts in {len(found):,} groups, which are too small for the rule."] if found else []
 
 
 def larger_groups(lab: Lab, options: Options) -> int:

@@ -5,7 +5,7 @@ import numpy as np
 from flcert import attacks
 from flcert.backdoors import backdoor_for
 from flcert.config import Config
-from flcert.experiments.base_algorithms import ALGORITHMS, larger_groups
+from flcert.experiments.base_algorithms import ALGORITHMS, larger_groups, small_groups
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Line, Outcome, Panel, Row
@@ -19,11 +19,16 @@ def empirical(lab: Lab, options: Options) -> Outcome:
     """Accuracy under untargeted attacks, and success of backdoors, against m; five algorithms."""
     malicious = options.malicious or default_malicious(lab.federation.num_clients)
     rows: list[Row] = []
+    notes = [
+        f"In the single global model a share beta = {options.beta} of the clients takes part in a round.",
+        "The success rate leaves out inputs whose true label is the target.",
+    ]
     for algorithm, rule in ALGORITHMS.items():
         methods = {"single global model": lab.baseline("single", options.beta)}
         methods |= lab.variants(larger_groups(lab, options))
         for method, config in methods.items():
             chosen = with_recipe(config, aggregator={"name": rule})
+            notes += small_groups(lab, f"{method}, {algorithm}", chosen)
             for m in malicious:
                 rows += [(algorithm, method, m, *measured) for measured in _measured(lab, algorithm, method, chosen, m)]
     return Outcome(
@@ -31,8 +36,7 @@ def empirical(lab: Lab, options: Options) -> Outcome:
         rows=rows,
         panels=[_panel(rows, algorithm, metric) for metric in METRICS for algorithm in ALGORITHMS],
         columns=len(ALGORITHMS),
-        note=f"In the single global model a share beta = {options.beta} of the clients takes part in a round. "
-        "The success rate leaves out inputs whose true label is the target.",
+        note=" ".join(notes),
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert import attacks, baselines, datasets
+from flcert import attacks, baselines
 from flcert.attacks import AttackPlan
 from flcert.ballots import Ballots
 from flcert.certify import certified_accuracy
@@ -17,6 +17,7 @@ from flcert.errors import InputError
 from flcert.experiments.outcome import Curve
 from flcert.grouping import Grouping
 from flcert.guarantee import Guarantee
+from flcert.pipeline import federation_of
 from flcert.registry import Choice
 from flcert.store import Store
 from flcert.training import Ensemble, Progress
@@ -122,8 +123,7 @@ def open_lab(config: Config, engine: Engine, store: Store, progress: Progress, a
     """A lab with the configuration's data, until the end of the block."""
     if not isinstance(config.grouping, Hashed):
         raise InputError(f"experiments start from hashed groups and vary them, got kind {config.grouping.kind!r}")
-    federation = datasets.load(config.data.name, **config.data.options)
-    with Workers(engine, federation) as workers:
+    with Workers(engine, federation_of(config)) as workers:
         yield Lab(config, workers, store, progress, announce)
 
 

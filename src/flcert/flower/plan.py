@@ -29,7 +29,7 @@ from flcert.registry import Choice
 from flcert.store import Arrays
 from flcert.training import Recipe
 from flcert.training.group import recipe_sources
-from flcert.training.train import check_alike
+from flcert.training.train import ALIKE, check_alike
 
 FLOWER_VERSION = 1  # raise it whenever the same replies would train to other bytes
 RESERVED = ("flcert-seed", "flcert-group", "server-round")  # names in the train config
@@ -101,10 +101,7 @@ def plan(
     strategies = distinct(strategy, len(grouping)) if strategy else _by_rule(recipe, subject, len(grouping))
     descriptions = [described(one) for one in strategies]
     if grouping.kind == "sampled" and len(set(descriptions)) > 1:
-        raise InputError(
-            "sampled groups must all train alike: Theorem 1 needs a model that depends on a group's clients, not on "
-            f"which draw it was; the factory made {len(set(descriptions))} different strategies"
-        )
+        raise InputError(f"{ALIKE}; the factory made {len(set(descriptions))} different strategies")
     started = {own.seed: _started(own, subject, initial) for own in map(recipe.of_group, range(len(grouping)))}
     return Plan(
         config=_config(

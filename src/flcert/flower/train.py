@@ -101,23 +101,11 @@ def train(
         poll: seconds between two looks for replies.
         progress: called with a stage, the number done and the total.
     """
-    recipe, settings = recipe or Recipe(), _settings(groups)
-    if isinstance(clients, str | float):
-        raise InputError(f"clients must be a whole number or a list of user ids, got {clients!r}")
-    makers: tuple[Any, ...] = (by_name, by_query)
-    for maker in makers:
-        if users is maker:
-            raise InputError(f"users must be what {maker.__name__}() returns, got {maker.__name__} itself")
-    proof = certificate or Proof()
+    recipe, settings, proof = recipe or Recipe(), _settings(groups), certificate or Proof()
+    _check_clients(clients, users)
     check_settings(recipe, settings, proof, strategy)
     check_train_config(train_config or {})
-    for limit, seconds in (("timeout", timeout), ("wait", wait), ("poll", poll)):
-        if not isinstance(seconds, int | float) or not seconds >= 0:
-            raise InputError(f"{limit} must be a number of seconds from 0, got {seconds!r}")
-    if not timeout:
-        raise InputError("timeout must be positive, got 0: no reply would be in time")
-    if concurrent is not None and concurrent < 1:
-        raise InputError(f"concurrent must be at least 1, got {concurrent}")
+    _check_limits(timeout, wait, poll, concurrent)
     nodes = connected(grid, users, clients, absent=absent, wait=wait)
     planned = plan(
         nodes,
@@ -142,6 +130,27 @@ def _settings(groups: int | Groups) -> Groups:
     if not isinstance(groups, int) or groups < 1:
         raise InputError(f"groups must be a number from 1, or settings of a grouping, got {groups!r}")
     return Hashed(num_groups=groups)
+
+
+def _check_clients(clients: int | Collection[str], users: Users) -> None:
+    """Refuse clients that are no number and no list, and a function that makes ``users`` in place of what it makes."""
+    if isinstance(clients, str | float):
+        raise InputError(f"clients must be a whole number or a list of user ids, got {clients!r}")
+    makers: tuple[Any, ...] = (by_name, by_query)
+    for maker in makers:
+        if users is maker:
+            raise InputError(f"users must be what {maker.__name__}() returns, got {maker.__name__} itself")
+
+
+def _check_limits(timeout: float, wait: float, poll: float, concurrent: int | None) -> None:
+    """Refuse times and numbers of groups that make no sense."""
+    for limit, seconds in (("timeout", timeout), ("wait", wait), ("poll", poll)):
+        if not isinstance(seconds, int | float) or not seconds >= 0:
+            raise InputError(f"{limit} must be a number of seconds from 0, got {seconds!r}")
+    if not timeout:
+        raise InputError("timeout must be positive, got 0: no reply would be in time")
+    if concurrent is not None and concurrent < 1:
+        raise InputError(f"concurrent must be at least 1, got {concurrent}")
 
 
 def _train_all(

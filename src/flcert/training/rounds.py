@@ -7,7 +7,7 @@ from math import floor
 import torch
 from torch import Tensor
 
-from flcert.aggregators import Aggregator, Round
+from flcert.aggregators import Aggregator, Round, build, substitute
 from flcert.attacks import Attack, Scene
 from flcert.seeding import derive, stream
 from flcert.training.local import Client, Replica, train_locally
@@ -94,6 +94,17 @@ def participants(num_clients: int, participation: float, seed: int, round_number
 def num_participants(num_clients: int, participation: float) -> int:
     """How many clients take part in a round: beta_e of them, rounded, at least one."""
     return max(1, floor(participation * num_clients + 0.5))
+
+
+def substitutes(recipe: Recipe, sizes: Sequence[int]) -> dict[int, str]:
+    """Groups with clients that are too few for their aggregator, and the name of the rule that acts in its place."""
+    found: dict[int, str] = {}
+    for group, size in enumerate(sizes):
+        own = recipe.of_group(group)
+        rule = substitute(build(own.aggregator), num_participants(size, own.participation))
+        if size and rule:
+            found[group] = rule
+    return found
 
 
 def _update(replica: Replica, state: Tensor, client: Client, recipe: Recipe, seed: int, round_number: int) -> Tensor:

@@ -29,6 +29,11 @@ from flcert.training.recipe import Recipe
 from flcert.training.vote import VoteTask, rank_on_test_set, vote_on_test_set, votes_key
 from flcert.voting import NO_VOTE
 
+ALIKE = (
+    "sampled groups must all train alike: Theorem 1 needs a model that depends on a group's clients, not on which draw "
+    "it was"
+)
+
 
 def train(
     federation: Federation,
@@ -207,10 +212,7 @@ def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> 
 def check_alike(grouping: Grouping, recipe: Recipe) -> None:
     """Refuse a recipe by which two draws of the same group would train differently."""
     if grouping.kind == "sampled" and (recipe.seeds == "per-group" or recipe.variants):
-        raise InputError(
-            "sampled groups must all train alike: Theorem 1 needs a model that depends on a group's clients, not on "
-            "which draw it was; seeds='per-group' and variants go with hashed or enumerated groups"
-        )
+        raise InputError(f"{ALIKE}; seeds='per-group' and variants go with hashed or enumerated groups")
 
 
 def _check_augmentation(choice: Choice, federation: Federation) -> None:
