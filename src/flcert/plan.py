@@ -20,7 +20,7 @@ class Sizes:
         group_size: k of FLCert-P.
         rounds: T_e.
         participation: beta_e, the share of a group's clients in a round.
-        num_parameters: of the model, float32.
+        num_parameters: of the model, float32; running statistics of batch normalisation count too.
         num_inputs: D, test inputs that share alpha.
         alpha: failure probability of FLCert-P.
         selection: correction for choosing the label by its votes.

@@ -86,6 +86,13 @@ def test_the_table_says_whether_p_can_certify(flcert):
     assert "FLCert-D is not possible" in flcert("plan", "--clients", 10, "--groups", 24).out
 
 
+def test_a_client_s_traffic_has_the_statistics_of_batch_normalisation(flcert):
+    told = planned(flcert, "--preset", "cifar10", "--rounds", 1)
+    statistics = 2 * (16 + 6 * 16 + 6 * 32 + 6 * 64)  # a mean and a variance for every channel of ResNet20's 19 norms
+    assert told["sizes"]["num_parameters"] == 269_722 + statistics
+    assert told["plans"]["FLCert-D"]["bytes_a_client"] == 2 * 4 * (269_722 + statistics)
+
+
 @pytest.mark.parametrize("name", presets.names())
 def test_every_preset_can_be_planned(flcert, name):
     assert planned(flcert, "--preset", name)["plans"]["FLCert-D"]["bytes_a_client"] > 0

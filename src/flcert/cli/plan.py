@@ -81,11 +81,12 @@ def _sizes(chosen: dict[str, Any], proof: dict[str, Any]) -> "Sizes":
 
 
 def _of_preset(name: str) -> dict[str, Any]:
-    """The sizes of a preset; its model is built to count the parameters."""
+    """The sizes of a preset; its model is built to count what a client sends: parameters and running statistics."""
     from flcert import models
     from flcert.config import load_config
     from flcert.datasets.shapes import SHAPES
     from flcert.presets import USERS
+    from flcert.training.local import Replica
 
     config = load_config(preset=name)
     data = config.data.name
@@ -95,7 +96,7 @@ def _of_preset(name: str) -> dict[str, Any]:
         "num_groups": config.grouping.num_groups,  # type: ignore[union-attr]
         "rounds": config.recipe.rounds,
         "participation": config.recipe.participation,
-        "num_parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "num_parameters": Replica(module).read().numel(),
     }
 
 

@@ -35,5 +35,5 @@ def cost(lab: Lab, options: Options) -> Outcome:
             )
         ],
         note=f"Left of T_e = {equal:g} a client has less to do than for a single global model with T = {rounds:,} "
-        f"rounds and beta = {options.beta}.",
+        f"rounds and beta = {options.beta}; with FLCert-P, if it serves one group.",
     )
