@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
-from math import comb
+from math import comb, floor
 from typing import Literal
 
 import numpy as np
@@ -181,6 +181,11 @@ def enumerated(ids: Sequence[str], group_size: int, limit: int = 10_000) -> Grou
         )
     groups = tuple(np.array(group, dtype=np.int64) for group in combinations(order, group_size))
     return Grouping("enumerated", len(ids), groups, group_size)
+
+
+def num_participants(num_clients: int, participation: float) -> int:
+    """How many clients of a group take part in a round: a share of them, rounded, at least one."""
+    return max(1, floor(participation * num_clients + 0.5))
 
 
 def _in_order_of_id(ids: Sequence[str]) -> list[int]:

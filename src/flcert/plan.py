@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from scipy.stats import binom
+
 from flcert import certify
 from flcert.certify.sampled import Selection, least_groups
 from flcert.errors import InputError, check_range
-from flcert.grouping import MAX_GROUPS
+from flcert.grouping import MAX_GROUPS, num_participants
 
 BYTES_OF_A_PARAMETER = 4
+TAIL = 1e-15  # a probability that does not matter
+MANY = 10**6
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Plan:
         bytes_a_client: expected bytes that it sends and receives.
         models_a_client: groups that it is in, on average.
         largest_level: of an input on which all groups agree; 0 if nothing can be certified.
-        can_certify: whether any input can be certified at all.
+        can_certify: whether any input can be certified at all, be it without malicious clients.
     """
 
     rounds_a_client: float
@@ -71,17 +76,17 @@ class Plan:
 
 
 def plan_disjoint(sizes: Sizes) -> Plan:
-    """FLCert-D: each client is in one group, and takes part in beta_e T_e rounds."""
+    """FLCert-D: each client is in one group, and takes part in about beta_e T_e rounds."""
     check_range("num_groups", sizes.num_groups, 1, sizes.num_clients, "num_clients")
-    rounds = sizes.participation * sizes.rounds
+    rounds = expected_share(sizes.num_clients, 1 / sizes.num_groups, sizes.participation) * sizes.rounds
     level = int(certify.disjoint([[sizes.num_groups, 0]]).levels[0])
     return Plan(rounds, sizes.bytes_of(rounds), 1.0, level, can_certify=True)
 
 
 def plan_sampled(sizes: Sizes) -> Plan:
-    """FLCert-P: each client is in k N / n groups on average, and takes part in (k N / n) beta_e T_e rounds."""
+    """FLCert-P: each client is in k N / n groups on average, and takes part in about (k N / n) beta_e T_e rounds."""
     models = sizes.group_size * sizes.num_groups / sizes.num_clients
-    rounds = models * sizes.participation * sizes.rounds
+    rounds = models * share(sizes.group_size, sizes.participation) * sizes.rounds
     certificate = certify.sampled(
         [[sizes.num_groups, 0]],
         num_clients=sizes.num_clients,
@@ -95,20 +100,44 @@ def plan_sampled(sizes: Sizes) -> Plan:
 
 
 def plan_spread(sizes: Sizes, copies: int) -> Plan:
-    """Finite aggregation: each client is in d groups, and takes part in d beta_e T_e rounds."""
+    """Finite aggregation: each client is in d groups, and takes part in about d beta_e T_e rounds."""
     check_range("num_groups", sizes.num_groups, 1, sizes.num_clients, "num_clients")
     check_range("copies", copies, 1, sizes.num_groups, "num_groups")
-    rounds = copies * sizes.participation * sizes.rounds
+    rounds = copies * expected_share(sizes.num_clients, copies / sizes.num_groups, sizes.participation) * sizes.rounds
     level = (sizes.num_groups // 2) // copies  # a client that is in d groups moves a unanimous vote by 2 d
     return Plan(rounds, sizes.bytes_of(rounds), float(copies), level, can_certify=True)
 
 
 def plan_single(sizes: Sizes, rounds: int, beta: float) -> Plan:
-    """The single global model: beta T rounds a client, and nothing certified against one malicious client."""
+    """The single global model: about beta T rounds a client, and nothing certified against one malicious client."""
     check_range("single_rounds", rounds, 1, 2**40)
     if not 0 < beta <= 1:
         raise InputError(f"beta must be in (0, 1], got {beta}")
-    return Plan(beta * rounds, sizes.bytes_of(beta * rounds), 1.0, 0, can_certify=False)
+    rounds_a_client = share(sizes.num_clients, beta) * rounds
+    return Plan(rounds_a_client, sizes.bytes_of(rounds_a_client), 1.0, 0, can_certify=True)
+
+
+def share(group_size: int, participation: float) -> float:
+    """The share of rounds in which a client of a group takes part: beta_e, but for whole numbers of clients."""
+    return num_participants(group_size, participation) / group_size
+
+
+def expected_share(num_clients: int, probability: float, participation: float) -> float:
+    """The same for a client whose group each other client is in with this probability, on average.
+
+    In small groups it is more than beta_e, because at least one client takes part in a round.
+
+    >>> expected_share(1000, 1 / 500, 0.1)  # groups of two on average, and one of them in each round
+    0.43...
+    """
+    if participation == 1:
+        return 1.0
+    others = binom(num_clients - 1, probability)
+    least, most = (int(end) for end in others.ppf([TAIL, 1 - TAIL]))
+    if most - least > MANY:
+        return participation  # groups are so large that rounding does not matter
+    numbers = np.arange(least, most + 1)
+    return float(sum(others.pmf(numbers) * [share(1 + number, participation) for number in numbers.tolist()]))
 
 
 def expected_empty_groups(sizes: Sizes) -> float:

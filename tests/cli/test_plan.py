@@ -1,12 +1,14 @@
 """`flcert plan`: cost and largest certifiable level, from the paper's formulas."""
 
 import json
+from itertools import product
 
 import pytest
 
 from flcert import certify, datasets, plan, presets
 from flcert.certify.sampled import least_groups
 from flcert.datasets.shapes import SHAPES
+from flcert.training.rounds import participants
 
 
 def planned(flcert, *options):
@@ -30,21 +32,37 @@ def test_the_paper_s_mnist(flcert):
 
 
 def test_all_figures_with_partial_participation(flcert):
-    """n = 1,000, N = 200, k = 10: each client is in 2 groups of P on average, and half of a group is in a round."""
+    """n = 1,000, N = 200, k = 10: each client is in 2 groups of P on average, and half of a group is in a round.
+
+    Half of an odd number of clients is rounded up, so in D's groups of 5 on average it is 55 % of them.
+    """
     setting = ("--clients", 1000, "--groups", 200, "--group-size", 10, "--rounds", 100, "--participation", 0.5)
     single = ("--single-rounds", 500, "--beta", 0.2)
     plans = planned(flcert, *setting, *single, "--copies", 3, "--parameters", 1000)["plans"]
     told = {
-        name: (one["models_a_client"], one["rounds_a_client"], one["bytes_a_client"], one["largest_level"])
+        name: (one["models_a_client"], round(one["rounds_a_client"], 2), one["largest_level"])
         for name, one in plans.items()
     }
     level = certify.sampled([[200, 0]], num_clients=1000, group_size=10, num_inputs=10_000).levels[0]
     assert told == {
-        "FLCert-D": (1.0, 50.0, 50 * 8000, 100),
-        "FLCert-P": (2.0, 100.0, 100 * 8000, level),
-        "spread, 3 groups a client": (3.0, 150.0, 150 * 8000, 33),
-        "single global model": (1.0, 100.0, 100 * 8000, 0),
+        "FLCert-D": (1.0, 55.0, 100),
+        "FLCert-P": (2.0, 100.0, level),
+        "spread, 3 groups a client": (3.0, 155.0, 33),
+        "single global model": (1.0, 100.0, 0),
     }
+    assert all(one["bytes_a_client"] == round(8000 * one["rounds_a_client"]) for one in plans.values())
+
+
+@pytest.mark.parametrize("participation", [0.1, 0.5, 0.7, 1.0])
+def test_a_client_s_share_of_the_rounds_is_that_of_training(participation):
+    """n = 4 clients, N = 3 groups: every way to put them into groups is as likely."""
+    shares = []
+    for world in product(range(3), repeat=4):
+        together = [client for client in range(4) if world[client] == world[0]]
+        rounds = [participants(len(together), participation, seed=0, round_number=number) for number in range(1, 400)]
+        shares.append(sum(0 in chosen for chosen in rounds) / len(rounds))
+    expected = plan.expected_share(4, 1 / 3, participation)
+    assert sum(shares) / len(shares) == pytest.approx(expected, abs=0.02)
 
 
 def test_har_with_few_and_with_many_groups(flcert):
@@ -80,6 +98,10 @@ def test_the_table_says_whether_p_can_certify(flcert):
     enough, few = (flcert("plan", "--clients", 1000, "--groups", groups).out for groups in (25, 24))
     assert "FLCert-P can certify with N = 25" in enough
     assert "FLCert-P can certify nothing with N = 24" in few
+    assert "FLCert-P can certify with N = 25, but for no malicious client" in enough
+    some = flcert("plan", "--clients", 1000, "--groups", 500).out
+    assert "FLCert-P can certify with N = 500:" in some
+    assert "The largest m is that of 500 votes; with 432 it is 216." in " ".join(some.split())
     assert "more than log2(2 D / alpha) with selection = 'safe'" in " ".join(few.split())
     assert "For a client's traffic give --parameters or a --preset." in few
     assert "223.9 MB" in flcert("plan", "--preset", "mnist-0.1").out

@@ -124,14 +124,20 @@ def _print(sizes: "Sizes", plans: "dict[str, Plan]", empty: float, needed: int) 
     if not sizes.num_parameters:
         console.print("\nFor a client's traffic give --parameters or a --preset.")
     if "FLCert-D" in plans:
-        console.print(f"\nFLCert-D leaves {empty:.1f} groups empty on average; each casts no vote.")
+        votes = sizes.num_groups - empty
+        console.print(
+            f"\nFLCert-D leaves {empty:.1f} groups empty on average; each casts no vote. The largest m is that of "
+            f"{sizes.num_groups:,} votes; with {votes:,.0f} it is {votes // 2:,.0f}."
+        )
     else:
         console.print("\nFLCert-D is not possible: it has at most as many groups as clients.")
-    console.print(_verdict(sizes, needed, can_certify=plans["FLCert-P"].can_certify))
+    console.print(_verdict(sizes, needed, plans["FLCert-P"]))
 
 
-def _verdict(sizes: "Sizes", needed: int, *, can_certify: bool) -> str:
-    what = f"FLCert-P can certify {'' if can_certify else 'nothing '}with N = {sizes.num_groups:,}"
+def _verdict(sizes: "Sizes", needed: int, sampled: "Plan") -> str:
+    what = f"FLCert-P can certify {'' if sampled.can_certify else 'nothing '}with N = {sizes.num_groups:,}"
+    if sampled.can_certify and sampled.largest_level == 0:
+        what += ", but for no malicious client"
     rule = "2 D / alpha" if sizes.selection == "safe" else "D / alpha"
     return (
         f"{what}: for D = {sizes.num_inputs:,} test inputs and alpha = {sizes.alpha} it needs at least {needed:,} "

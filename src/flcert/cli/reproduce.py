@@ -106,13 +106,14 @@ def _as_json(made: "Reproduction") -> dict[str, object]:
     return {
         "table": str(made.table),
         "report": str(made.page),
-        "groups": {"trained": made.trained, "reused": made.reused},
+        "groups": {"trained": made.trained, "reused": made.reused, "failed": list(made.failed)},
         "rows": [dict(zip(made.outcome.header, row, strict=True)) for row in made.outcome.rows],
     }
 
 
 def _sentence(made: "Reproduction") -> str:
+    failed = "".join(f"{one}\n" for one in made.failed)
     return (
-        f"{made.table.stem}: {made.trained:,} groups trained, {made.reused:,} reused from the store\n"
+        f"{made.table.stem}: {made.trained:,} groups trained, {made.reused:,} reused from the store\n{failed}"
         f"table: {made.table}\npicture: {made.table.with_suffix('.png')}\nreport: {made.page}"
     )

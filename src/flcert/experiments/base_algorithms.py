@@ -1,7 +1,7 @@
 """Figure "different base FL algorithms": the five rules, in groups that are large enough for them."""
 
 from flcert.config import Config
-from flcert.experiments.lab import Lab, with_recipe
+from flcert.experiments.lab import Lab, with_rule
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Curve, Outcome, outcome_of_both
 from flcert.training.rounds import substitutes
@@ -23,7 +23,7 @@ def base_algorithms(lab: Lab, options: Options) -> Outcome:
     notes = [f"N = {number:,} groups."]
     for algorithm, rule in ALGORITHMS.items():
         for name, config in lab.variants(number).items():
-            chosen = with_recipe(config, aggregator={"name": rule})
+            chosen = with_rule(config, rule)
             curves[name, algorithm] = lab.curve(lab.ensemble(f"{name}, {algorithm}", chosen))
             notes += small_groups(lab, f"{name}, {algorithm}", chosen)
     return outcome_of_both("algorithm", curves, " ".join(notes))

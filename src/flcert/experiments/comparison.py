@@ -3,13 +3,17 @@
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Outcome, Panel, curve_line, curve_rows
+from flcert.training.smoothing import Smoothing
 
 
 def comparison(lab: Lab, options: Options) -> Outcome:
-    """Certified accuracy against m."""
-    configs = lab.variants()
-    configs["single global model"] = lab.baseline("single", options.beta)
-    configs["CRFL"] = with_recipe(lab.baseline("crfl", options.beta), smoothing={"copies": options.copies})
+    """Certified accuracy against m; CRFL alone is smoothed, as the recipe says if it says so."""
+    configs = {**lab.variants(), "single global model": lab.baseline("single", options.beta)}
+    configs = {name: with_recipe(config, smoothing=None) for name, config in configs.items()}
+    smoothing = lab.config.recipe.smoothing or Smoothing()
+    configs["CRFL"] = with_recipe(
+        lab.baseline("crfl", options.beta), smoothing={**smoothing.model_dump(), "copies": options.copies}
+    )
     curves = {name: lab.curve(lab.ensemble(name, config)) for name, config in configs.items()}
     length = max(len(curve) for curve in curves.values())
     return Outcome(

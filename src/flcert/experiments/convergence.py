@@ -20,7 +20,7 @@ def convergence(lab: Lab, options: Options) -> Outcome:
     rows: list[Row] = []
     for name, (config, last) in trained.items():
         lab.announce(f"{name}, {last:,} rounds")
-        rows += [(name, number, accuracy) for number, accuracy in _accuracies(lab, config, last)]
+        rows += [(name, number, accuracy) for number, accuracy in _accuracies(lab, name, config, last)]
     lines = [Line(name, [(float(row[1]), float(row[2])) for row in rows if row[0] == name]) for name in trained]
     return Outcome(
         header=("model", "round", "accuracy"),
@@ -31,12 +31,12 @@ def convergence(lab: Lab, options: Options) -> Outcome:
     )
 
 
-def _accuracies(lab: Lab, config: Config, rounds: int) -> list[tuple[int, float]]:
+def _accuracies(lab: Lab, name: str, config: Config, rounds: int) -> list[tuple[int, float]]:
     """The accuracy of the first group's model after some twenty numbers of rounds."""
     snapshots = tuple(sorted({max(1, round(rounds * step / POINTS)) for step in range(1, POINTS + 1)}))
     everyone = config.grouping.build(lab.federation.ids)
     first = next(members for members in everyone.members if len(members))
     one = Grouping(everyone.kind, everyone.num_clients, (first,), everyone.group_size)
-    ensemble = lab.train(one, with_recipe(config, rounds=rounds, evaluate_at=snapshots))
+    ensemble = lab.train(name, one, with_recipe(config, rounds=rounds, evaluate_at=snapshots))
     right = [(number, lab.labels(ensemble, rounds=number) == lab.truth) for number in snapshots]
     return [(number, float(np.mean(kept))) for number, kept in right]

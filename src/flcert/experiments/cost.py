@@ -3,6 +3,7 @@
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Line, Outcome, Panel, Row, at
+from flcert.plan import expected_share, share
 
 SHARES = (0.1, 0.25, 0.5, 1.0)  # of T_e
 
@@ -17,7 +18,8 @@ def cost(lab: Lab, options: Options) -> Outcome:
         ensemble = lab.ensemble(name, with_recipe(config, evaluate_at=snapshots))
         rows += [(name, m, number, at(lab.curve(ensemble, rounds=number), m)) for number in snapshots]
     rounds = options.single_rounds or 5 * recipe.rounds
-    equal = options.beta * rounds / recipe.participation
+    clients = lab.federation.num_clients
+    equal = share(clients, options.beta) * rounds / expected_share(clients, 1 / lab.num_groups, recipe.participation)
     lines = [
         Line(name, [(float(row[2]), float(row[3])) for row in rows if row[0] == name])
         for name in ("FLCert-P", "FLCert-D")
@@ -34,6 +36,6 @@ def cost(lab: Lab, options: Options) -> Outcome:
                 marked=(equal, f"cost of the single model (T = {rounds:,}, beta = {options.beta})"),
             )
         ],
-        note=f"Left of T_e = {equal:g} a client has less to do than for a single global model with T = {rounds:,} "
-        f"rounds and beta = {options.beta}; with FLCert-P, if it serves one group.",
+        note=f"Left of T_e = {equal:.4g} a client of FLCert-D has less to do than for a single global model with "
+        f"T = {rounds:,} rounds and beta = {options.beta}; one of FLCert-P too, if it is in one group.",
     )

@@ -6,7 +6,7 @@ from flcert import attacks
 from flcert.backdoors import backdoor_for
 from flcert.config import Config
 from flcert.experiments.base_algorithms import ALGORITHMS, larger_groups, small_groups
-from flcert.experiments.lab import Lab, with_recipe
+from flcert.experiments.lab import Lab, with_rule
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Line, Outcome, Panel, Row
 from flcert.registry import Choice
@@ -27,7 +27,7 @@ def empirical(lab: Lab, options: Options) -> Outcome:
         methods = {"single global model": lab.baseline("single", options.beta)}
         methods |= lab.variants(larger_groups(lab, options))
         for method, config in methods.items():
-            chosen = with_recipe(config, aggregator={"name": rule})
+            chosen = with_rule(config, rule)
             notes += small_groups(lab, f"{method}, {algorithm}", chosen)
             for m in malicious:
                 rows += [(algorithm, method, m, *measured) for measured in _measured(lab, algorithm, method, chosen, m)]

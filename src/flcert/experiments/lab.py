@@ -17,7 +17,7 @@ from flcert.errors import InputError
 from flcert.experiments.outcome import Curve
 from flcert.grouping import Grouping
 from flcert.guarantee import Guarantee
-from flcert.pipeline import federation_of
+from flcert.pipeline import federation_of, refuse_without_models
 from flcert.registry import Choice
 from flcert.store import Store
 from flcert.training import Ensemble, Progress
@@ -41,6 +41,8 @@ class Lab:
         self.config, self.workers, self.store = config, workers, store
         self.progress, self.announce = progress, announce
         self.trained = self.reused = 0
+        self.failed: list[str] = []
+        self.bounded = False
 
     @property
     def federation(self) -> Federation:
@@ -77,15 +79,25 @@ class Lab:
     def ensemble(self, what: str, config: Config, plan: AttackPlan | None = None) -> Ensemble:
         """The trained groups of a configuration, under attack if there is a plan."""
         self.announce(what)
-        return self.train(config.grouping.build(self.federation.ids), config, plan)
+        return self.train(what, config.grouping.build(self.federation.ids), config, plan)
 
-    def train(self, grouping: Grouping, config: Config, plan: AttackPlan | None = None) -> Ensemble:
-        """The models of these groups."""
+    def train(self, what: str, grouping: Grouping, config: Config, plan: AttackPlan | None = None) -> Ensemble:
+        """The models of these groups; ``what`` they are is told if some of them fail."""
         check_recipe(self.federation, grouping, config.recipe)
         ensemble = train_groups(self.workers, grouping, config.recipe, self.store, self.progress, plan)
         self.trained += ensemble.trained
         self.reused += ensemble.reused
+        refuse_without_models(ensemble)
+        for group, reason in list(ensemble.failures.items())[:1]:
+            count = len(ensemble.failures)
+            self.failed.append(f"{what}: {count:,} of {len(grouping):,} groups failed; group {group}: {reason}")
         return ensemble
+
+    def remarks(self) -> list[str]:
+        """What to know of all figures: groups that failed, and how sure the certificates of sampled groups are."""
+        alpha = self.config.certificate.alpha
+        sure = [f"Each curve of FLCert-P holds by itself, but for a probability of alpha = {alpha:g}."]
+        return [*self.failed, *(sure if self.bounded else [])]
 
     def ballots(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Ballots:
         """Votes on the test inputs; stamped with a trigger, or after fewer rounds, if asked for."""
@@ -107,6 +119,7 @@ class Lab:
     def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
         """CA@m for every m."""
         ballots = self.ballots(ensemble, trigger, rounds)
+        self.bounded |= ensemble.grouping.kind == "sampled"
         return certified_accuracy(self.guarantee(ensemble).certify(ballots), self.truth)
 
     def labels(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> NDArray[np.int64]:
@@ -125,6 +138,12 @@ def open_lab(config: Config, engine: Engine, store: Store, progress: Progress, a
         raise InputError(f"experiments start from hashed groups and vary them, got kind {config.grouping.kind!r}")
     with Workers(engine, federation_of(config)) as workers:
         yield Lab(config, workers, store, progress, announce)
+
+
+def with_rule(config: Config, rule: str) -> Config:
+    """The configuration with this aggregator, whose options are kept if the configuration has it already."""
+    given = config.recipe.aggregator
+    return config if given.name == rule else with_recipe(config, aggregator={"name": rule})
 
 
 def with_recipe(config: Config, **changes: object) -> Config:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class Reproduction:
         page: the HTML page of all figures in the directory.
         trained: groups that were trained for it.
         reused: groups that came from the store.
+        failed: groups that could not be trained, in words.
         outcome: its rows.
     """
 
@@ -34,6 +35,7 @@ class Reproduction:
     page: Path
     trained: int
     reused: int
+    failed: tuple[str, ...]
     outcome: Outcome
 
 
@@ -75,11 +77,12 @@ def reproduce(
     _refuse_another(facts, config, options)
     with open_lab(config, engine or Processes(), store, progress, announce) as lab:
         outcome = chosen.function(lab, options)
+    outcome = replace(outcome, note=" ".join(filter(None, [outcome.note, *lab.remarks()])))
     write_atomic(table, _as_csv(outcome))
     for form, picture in draw(outcome).items():
         write_atomic(Path(f"{stem}.{form}"), picture)
     write_json(facts, _facts(name, label, config, options, lab, outcome))
-    return Reproduction(table, write_gallery(directory), lab.trained, lab.reused, outcome)
+    return Reproduction(table, write_gallery(directory), lab.trained, lab.reused, tuple(lab.failed), outcome)
 
 
 def _refuse_another(facts: Path, config: Config, options: Options) -> None:

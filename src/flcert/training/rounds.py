@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import floor
 
 import torch
 from torch import Tensor
 
 from flcert.aggregators import Aggregator, Round, build, substitute
 from flcert.attacks import Attack, Scene
+from flcert.grouping import num_participants
 from flcert.seeding import derive, stream
 from flcert.training.local import Client, Replica, train_locally
 from flcert.training.recipe import Recipe
@@ -89,11 +89,6 @@ def participants(num_clients: int, participation: float, seed: int, round_number
     chosen = num_participants(num_clients, participation)
     generator = stream(seed, "participation", round_number)
     return sorted(generator.choice(num_clients, size=chosen, replace=False).tolist())
-
-
-def num_participants(num_clients: int, participation: float) -> int:
-    """How many clients take part in a round: beta_e of them, rounded, at least one."""
-    return max(1, floor(participation * num_clients + 0.5))
 
 
 def substitutes(recipe: Recipe, sizes: Sequence[int]) -> dict[int, str]:
