@@ -64,8 +64,23 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is not JSON: {error}") from None
 
 
+def first_difference(there: Any, here: Any, name: str = "") -> str:
+    """Where two JSON values differ first, in words.
+
+    >>> first_difference({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    'a.c is 2 there and 3 here'
+    """
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted({*there, *here}):
+            if there.get(key) != here.get(key):
+                return first_difference(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+    return f"{name} is {json.dumps(there)} there and {json.dumps(here)} here"
+
+
 def writable_directory(path: Path) -> Path:
     """Make the directory if it is missing; refuse it if nothing can be written there."""
+    if path.is_file():
+        raise InputError(f"{path} must be a directory, got a file")
     probe = path / f".probe-{_nobody_else_s()}"
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ValidationError
 from flcert.certify import Certificate, Tally
 from flcert.config import Config, parse_config
 from flcert.errors import InputError, IntegrityError
-from flcert.files import read_json, replacing, writable_directory, write_atomic, write_json
+from flcert.files import first_difference, read_json, replacing, writable_directory, write_atomic, write_json
 from flcert.guarantee import Guarantee
 from flcert.registry import complaint
 from flcert.store import Arrays, Store, pack, unpack
@@ -139,8 +139,10 @@ class RunDirectory:
         run = cls(writable_directory(path))
         recorded = path / "config.json"
         if recorded.exists():
-            if parse_config(read_json(recorded)) != config:
-                raise InputError(f"{path} holds a run of another configuration; give another directory")
+            begun = parse_config(read_json(recorded))
+            if begun != config:
+                difference = first_difference(begun.canonical(), config.canonical())
+                raise InputError(f"{path} holds a run of another configuration ({difference}); give another directory")
         elif any(path.iterdir()):
             raise InputError(f"{path} is not empty and not a run; give another directory")
         else:

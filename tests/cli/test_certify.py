@@ -50,6 +50,18 @@ def test_with_true_labels_it_is_certified_accuracy(flcert, tables, truth):
     assert "keep their right label" in text
 
 
+def test_the_sentence_has_the_number_of_inputs_at_its_own_level(flcert, tmp_path, monkeypatch):
+    """Levels 5, 2, 1 and 1; the last two inputs are wrong. Three quarters of CA@0 are left up to m = 2."""
+    monkeypatch.chdir(tmp_path)
+    rows = [[10, 0]] * 4 + [[7, 3]] * 3 + [[6, 4]] + [[3, 7]] * 2
+    np.savetxt("counts.csv", rows, fmt="%d", delimiter=",")
+    np.savetxt("truth.csv", [0] * 10, fmt="%d")
+    right = flcert("certify", "counts.csv", "--counts", "--truth", "truth.csv").out
+    assert "Whatever any 2 clients do, at least 7 of these 10 test inputs (70.0%) keep their right label." in right
+    kept = flcert("certify", "counts.csv", "--counts").out
+    assert "Whatever any one client does, at least 10 of these 10 test inputs (100.0%) keep their label." in kept
+
+
 def test_tails_and_distinct_draws_of_a_table(flcert, tables):
     options = (
         "--kind",

@@ -105,6 +105,8 @@ def test_the_table_says_whether_p_can_certify(flcert):
     assert "more than log2(2 D / alpha) with selection = 'safe'" in " ".join(few.split())
     assert "For a client's traffic give --parameters or a --preset." in few
     assert "223.9 MB" in flcert("plan", "--preset", "mnist-0.1").out
+    assert "n = 100 clients, N = 50 groups" in flcert("plan", "--preset", "mnist-0.1", "--scale", 0.1).out
+    assert flcert("plan", "--clients", 9, "--groups", 3, "--scale", 0.5).code == 2
     assert "FLCert-D is not possible" in flcert("plan", "--clients", 10, "--groups", 24).out
 
 

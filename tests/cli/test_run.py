@@ -20,7 +20,14 @@ def test_it_shows_progress_a_table_a_sentence_and_where_the_page_is(flcert, tmp_
     assert "of the 12 clients does, at least" in result.out
     assert "run directory: run" in result.out
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Whatever any" in page
+    curve = json.loads((tmp_path / "run" / "summary.json").read_text())["certified_accuracy"]
+    assert curve[1] < curve[0]
+    sentence = (
+        f"Whatever any one of the 12 clients does, at least {round(450 * curve[1])} of these 450 test inputs "
+        f"({curve[1]:.1%}) keep their right label."
+    )
+    assert sentence in " ".join(result.out.split())
+    assert sentence in " ".join(page.split())
     assert "http" not in page.replace("http-equiv", "")
     assert sorted(file.name for file in (tmp_path / "run" / "figures").iterdir()) == [
         *("curve.png", "curve.svg", "levels.png", "levels.svg", "sizes.png", "sizes.svg")

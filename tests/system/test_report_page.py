@@ -181,6 +181,25 @@ def test_text_is_shown_as_words_and_features_as_numbers(tmp_path):
     assert json.dumps(samples)
 
 
+@pytest.mark.parametrize(("kind", "shown"), [("text", "i like tea"), ("features", [0.5, -1.0])])
+def test_text_and_features_are_shown_in_the_browser(kind, shown, run_directory, browser, tmp_path, flcert):
+    shutil.copytree(run_directory.path, tmp_path / "other")
+    samples = run_directory.samples() | {"kind": kind}
+    samples["inputs"] = [one | {"shown": shown} for one in samples["inputs"]]
+    (tmp_path / "other" / "samples.json").write_text(json.dumps(samples))
+    assert flcert("report", tmp_path / "other").code == 0
+    browser.get((tmp_path / "other" / "report.html").as_uri())
+    assert browser.find_element(By.ID, "words").is_displayed() == (kind == "text")
+    assert browser.find_element(By.ID, "picture").is_displayed() == (kind == "features")
+    if kind == "text":
+        assert text(browser, "words") == "i like tea …"
+    else:  # a bar up from zero, which is a third of the way down, and one down
+        pixel = "return document.getElementById('picture').getContext('2d').getImageData(%d, %d, 1, 1).data[3]"
+        places = {(x, y): browser.execute_script(pixel % (x, y)) for x in (0, 1) for y in (10, 80)}
+        assert places == {(0, 10): 255, (0, 80): 0, (1, 10): 0, (1, 80): 255}
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
 def test_a_run_without_samples_still_has_a_report(run_directory, tmp_path, flcert):
 
     shutil.copytree(run_directory.path, tmp_path / "old")

@@ -2,24 +2,33 @@
 
 import csv
 import json
-from itertools import pairwise
+from itertools import pairwise, product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from flcert.config import load_config
 from flcert.engines import Inline
-from flcert.errors import InputError
+from flcert.errors import InputError, RunError
 from flcert.experiments import EXPERIMENTS, Options
 from flcert.experiments.reproduce import reproduce
 from flcert.pipeline import run
+from flcert.report.gallery import draw_panel
 from flcert.rundir import RunDirectory
 from flcert.store import Store
 
-GROUPS = 4
-SETTING = ("recipe.rounds=2", "recipe.local_steps=10", "data.options.num_test=60", f"grouping.num_groups={GROUPS}")
+CLIENTS, GROUPS = 20, 12  # with alpha = 0.5 enough groups for FLCert-P to certify something
+SETTING = (
+    "recipe.rounds=2",
+    "recipe.local_steps=10",
+    "data.options.num_test=40",
+    f"grouping.num_groups={GROUPS}",
+    "certificate.alpha=0.5",
+)
 OPTIONS = Options(repeats=2, copies=3, beta=0.5, malicious=(1, 3), groups=(2, GROUPS), single_rounds=3)
+SINGLE = ("grouping.num_groups=1", "recipe.participation=0.5")
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +36,8 @@ def tiny_store(tmp_path_factory):
     return Store(tmp_path_factory.mktemp("store"))
 
 
-def make(name, directory, store, options=OPTIONS, **changes):
-    config = load_config(preset="digits", scale=0.1, overrides=SETTING)
+def make(name, directory, store, options=OPTIONS, overrides=(), **changes):
+    config = load_config(preset="digits", scale=0.1, overrides=[*SETTING, *overrides])
     return reproduce(name, config, directory, label="tiny", options=options, engine=Inline(), store=store, **changes)
 
 
@@ -101,12 +110,21 @@ def certified(tmp_path, tiny_store, monkeypatch):
     return certify
 
 
-def disjoint(made, value="certified_accuracy"):
-    """FLCert-D's curves, by what is varied."""
-    found = series(rows_of(made), value)
-    curves = {names[1]: list(curve.values()) for names, curve in found.items() if names[0] == "FLCert-D"}
-    assert len({tuple(curve) for curve in curves.values()}) > 1  # it makes a difference
-    return curves
+def told_of(method, number=GROUPS):
+    """How to tell ``flcert run`` to use the groups of a method."""
+    if method == "FLCert-D":
+        return (f"grouping.num_groups={number}",)
+    return (f'grouping={{kind="sampled",num_groups={number},group_size={round(CLIENTS / number)}}}',)
+
+
+def curves_of(made):
+    """Method, what is varied and the curve, for FLCert-D and FLCert-P."""
+    found = [(*names, list(curve.values())) for names, curve in series(rows_of(made)).items()]
+    for method in ("FLCert-D", "FLCert-P"):
+        curves = [curve for name, _, curve in found if name == method]
+        assert len({tuple(curve) for curve in curves}) > 1  # it makes a difference
+        assert any(sum(curve[1:]) > 0 for curve in curves)  # something is certified
+    return found
 
 
 def same(curve, other):
@@ -116,37 +134,133 @@ def same(curve, other):
 
 
 def test_groups_are_as_many_as_told(tmp_path, tiny_store, certified):
-    for number, curve in disjoint(make("groups", tmp_path, tiny_store)).items():
-        assert same(curve, certified(f"grouping.num_groups={number}").certified_accuracy)
+    for method, number, curve in curves_of(make("groups", tmp_path, tiny_store)):
+        assert same(curve, certified(*told_of(method, int(number))).certified_accuracy)
 
 
 def test_base_algorithms_are_those_of_their_names(tmp_path, tiny_store, certified):
     options = OPTIONS.model_copy(update={"groups": (GROUPS,)})
-    for algorithm, curve in disjoint(make("base-algorithms", tmp_path, tiny_store, options)).items():
-        assert same(curve, certified(f"recipe.aggregator={algorithm.lower()}").certified_accuracy)
+    for method, algorithm, curve in curves_of(make("base-algorithms", tmp_path, tiny_store, options)):
+        told = certified(*told_of(method), f"recipe.aggregator={algorithm.lower()}")
+        assert same(curve, told.certified_accuracy)
+
+
+def test_an_algorithm_keeps_the_options_that_it_was_given(tmp_path, tiny_store, certified):
+    options = OPTIONS.model_copy(update={"groups": (4,)})
+    given = 'recipe.aggregator={name="trimmed-mean",options={assumed_malicious=0}}'
+    curves = series(rows_of(make("base-algorithms", tmp_path, tiny_store, options, [given])))
+    told, usual = (certified("grouping.num_groups=4", one) for one in (given, "recipe.aggregator=trimmed-mean"))
+    assert not same(told.certified_accuracy, usual.certified_accuracy)
+    assert same(list(curves["FLCert-D", "Trimmed-mean"].values()), told.certified_accuracy)
+
+
+def test_comparison_has_both_methods_and_both_baselines_as_a_run_has_them(tmp_path, tiny_store, certified):
+    """CRFL alone is smoothed, with the settings that were given."""
+    smoothing = "recipe.smoothing={clip=2.0,sigma=0.1,copies=%d}"
+    curves = series(rows_of(make("comparison", tmp_path, tiny_store, overrides=[smoothing % 7])))
+    told = {
+        "FLCert-D": certified(*told_of("FLCert-D")),
+        "FLCert-P": certified(*told_of("FLCert-P")),
+        "single global model": certified(*SINGLE),
+        "CRFL": certified(*SINGLE, smoothing % OPTIONS.copies),
+    }
+    assert not same(told["CRFL"].certified_accuracy, told["single global model"].certified_accuracy)
+    assert not same(told["single global model"].certified_accuracy, certified(SINGLE[0]).certified_accuracy)
+    assert {(name,) for name in told} == set(curves)
+    for name, one in told.items():
+        assert same(list(curves[name,].values()), one.certified_accuracy)
+
+
+@pytest.mark.parametrize("name", ["groups", "backdoor", "base-algorithms"])
+def test_the_picture_shows_the_table(name, tmp_path, tiny_store):
+    made = make(name, tmp_path, tiny_store)
+    curves = series(rows_of(made))
+    assert [panel.title for panel in made.outcome.panels] == ["FLCert-P", "FLCert-D"]
+    for panel in made.outcome.panels:
+        axes = Figure().subplots()
+        draw_panel(axes, panel)
+        lines = {line.get_label().removeprefix("N = "): line for line in axes.lines}
+        assert {(panel.title, label) for label in lines} == {names for names in curves if names[0] == panel.title}
+        for label, line in lines.items():
+            assert dict(zip(*line.get_data(), strict=True)) == curves[panel.title, label]
+
+
+def fails_alone():
+    """An aggregator that cannot work with one client."""
+    return _of_two
+
+
+def _of_two(given):
+    if len(given.sizes) == 1:
+        raise RuntimeError("one is too few")
+    return given.updates.mean(dim=0)
+
+
+def fails():
+    """An aggregator that fails as soon as anybody moves."""
+    return _never
+
+
+def _never(given):
+    if given.updates.any():
+        raise RuntimeError("never")
+    return given.updates[0]
+
+
+def test_groups_that_fail_cost_the_figure_what_they_cost_a_run_and_are_told(tmp_path, tiny_store, certified):
+    alone = f"recipe.aggregator={__name__}:fails_alone"
+    made = make("comparison", tmp_path, tiny_store, overrides=[alone])
+    told = certified(alone)
+    failed = [group for group, entry in enumerate(told.groups) if entry["failure"]]
+    assert 0 < len(failed) < GROUPS
+    assert same(list(series(rows_of(made))["FLCert-D",].values()), told.certified_accuracy)
+    sentence = f"FLCert-D: {len(failed)} of {GROUPS} groups failed; group {failed[0]}: RuntimeError: one is too few"
+    assert made.failed == (sentence,)
+    assert sentence in made.page.read_text()
+    with pytest.raises(RunError, match="no group could be trained; group 0: RuntimeError: never"):
+        make("convergence", tmp_path, tiny_store, overrides=[f"recipe.aggregator={__name__}:fails"])
+
+
+def test_the_page_of_figures_in_a_browser(browser, tmp_path, tiny_store):
+    make("groups", tmp_path, tiny_store)
+    page = make("backdoor", tmp_path, tiny_store).page
+    for width in (390, 1200):
+        browser.set_window_size(width, 900)
+        browser.get(page.as_uri())
+        images = "return Array.from(document.images).map((image) => image.complete && image.naturalWidth > 0)"
+        assert browser.execute_script(images) == [True, True]
+        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_figure_tells_how_sure_the_certificates_of_sampled_groups_are(tmp_path, tiny_store):
+    sure = "Each curve of FLCert-P holds by itself, but for a probability of alpha = 0.5."
+    assert sure in make("groups", tmp_path, tiny_store).page.read_text()
+    assert sure not in make("convergence", tmp_path, tiny_store).outcome.note
 
 
 def test_a_figure_tells_in_how_many_groups_another_rule_acts(tmp_path, tiny_store, certified):
-    options = OPTIONS.model_copy(update={"groups": (GROUPS + 2,), "malicious": (0,)})
-    told = certified("recipe.aggregator=krum", f"grouping.num_groups={GROUPS + 2}").groups
+    options = OPTIONS.model_copy(update={"groups": (4,), "malicious": (0,)})
+    told = certified("recipe.aggregator=krum", "grouping.num_groups=4").groups
     count = sum(group["substitute"] == "median" for group in told)
-    assert 0 < count < GROUPS + 2
+    assert 0 < count < 4
     for name in ("base-algorithms", "empirical"):
         note = make(name, tmp_path, tiny_store, options).outcome.note
-        assert f"FLCert-D, Krum: the median acts in {count} groups, which are too small for the rule." in note
+        assert f"FLCert-D, Krum: the median acts in groups too small for the rule, {count} of 4." in note
         assert "FedAvg: the median" not in note
 
 
 def test_the_backdoor_s_trigger_is_on_the_inputs_of_its_curve(tmp_path, tiny_store, certified):
-    curves = disjoint(make("backdoor", tmp_path, tiny_store))
-    told = certified("attack.name=backdoor", "attack.malicious=1")
-    assert same(curves["clean"], told.certified_accuracy)
-    assert same(curves["with trigger"], told.attack["certified_accuracy_on_stamped_inputs"])
+    for method, inputs, curve in curves_of(make("backdoor", tmp_path, tiny_store)):
+        told = certified(*told_of(method), "attack.name=backdoor", "attack.malicious=1")
+        stamped = told.attack["certified_accuracy_on_stamped_inputs"]
+        assert same(curve, told.certified_accuracy if inputs == "clean" else stamped)
 
 
-def test_seeds_gives_mean_and_deviation_of_different_trials(tmp_path, tiny_store, certified):
-    rows = [row for row in rows_of(make("seeds", tmp_path, tiny_store)) if row["method"] == "FLCert-D"]
-    trials = [certified(), certified("grouping.key=flcert-1", "recipe.seed=1")]
+@pytest.mark.parametrize(("method", "other"), [("FLCert-D", "grouping.key=flcert-1"), ("FLCert-P", "grouping.seed=1")])
+def test_seeds_gives_mean_and_deviation_of_different_trials(method, other, tmp_path, tiny_store, certified):
+    rows = [row for row in rows_of(make("seeds", tmp_path, tiny_store)) if row["method"] == method]
+    trials = [certified(*told_of(method)), certified(*told_of(method), other, "recipe.seed=1")]
     assert not same(trials[0].certified_accuracy, trials[1].certified_accuracy)
     for row in rows:
         values = [dict(enumerate(one.certified_accuracy)).get(int(row["m"]), 0.0) for one in trials]
@@ -156,7 +270,7 @@ def test_seeds_gives_mean_and_deviation_of_different_trials(tmp_path, tiny_store
 
 
 def test_known_attacks_are_measured_for_each_algorithm_and_method(tmp_path, tiny_store, certified):
-    options = OPTIONS.model_copy(update={"malicious": (0, 10), "beta": 1.0})
+    options = OPTIONS.model_copy(update={"malicious": (0, 10), "beta": 1.0, "groups": (4,)})
     rows = rows_of(make("empirical", tmp_path, tiny_store, options))
     value = {(row["algorithm"], row["method"], int(row["m"]), row["metric"]): float(row["value"]) for row in rows}
     assert len(value) == 5 * 3 * 2 * 2
@@ -164,30 +278,33 @@ def test_known_attacks_are_measured_for_each_algorithm_and_method(tmp_path, tiny
     assert harmed < harmless  # FedAvg with zero updates learns nothing
     asked = {row["algorithm"]: row["attack"] for row in rows if row["metric"] == "test accuracy"}
     assert asked == {"FedAvg": "zero", "Krum": "krum", "Trimmed-mean": "trim", "Median": "trim", "FLTrust": "trim"}
-    setting = ("grouping.num_groups=2", "attack.malicious=10")
-    zero, backdoor = (certified(*setting, f"attack.name={name}").attack for name in ("zero", "backdoor"))
-    assert zero["accuracy_under_attack"] != zero["accuracy_without_attack"]
-    assert backdoor["success_rate_under_attack"] != backdoor["success_rate_without_attack"]
-    assert value["FedAvg", "FLCert-D", 10, "test accuracy"] == zero["accuracy_under_attack"]
-    assert value["FedAvg", "FLCert-D", 10, "attack success rate"] == backdoor["success_rate_under_attack"]
-    assert value["FedAvg", "FLCert-D", 0, "attack success rate"] == backdoor["success_rate_without_attack"]
+    methods = {method: told_of(method, 4) for method in ("FLCert-D", "FLCert-P")}
+    methods["single global model"] = ("grouping.num_groups=1",)
+    for algorithm, attack in asked.items():
+        for method, told in methods.items():
+            setting = (*told, f"recipe.aggregator={algorithm.lower()}", "attack.malicious=10")
+            harm = certified(*setting, f"attack.name={attack}").attack
+            assert value[algorithm, method, 10, "test accuracy"] == harm["accuracy_under_attack"]
+    for method, told in methods.items():
+        backdoor = certified(*told, "attack.malicious=10", "attack.name=backdoor").attack
+        assert backdoor["success_rate_under_attack"] != backdoor["success_rate_without_attack"]
+        assert value["FedAvg", method, 10, "attack success rate"] == backdoor["success_rate_under_attack"]
+        assert value["FedAvg", method, 0, "attack success rate"] == backdoor["success_rate_without_attack"]
 
 
 def test_cost_and_convergence_are_those_of_as_many_rounds(tmp_path, tiny_store, certified):
     cost = make("cost", tmp_path, tiny_store)
-    accuracy = {
-        int(row["round"]): float(row["accuracy"])
-        for row in rows_of(make("convergence", tmp_path, tiny_store))
-        if row["model"] == "a group of FLCert-D"
-    }
-    disjoint = [row for row in rows_of(cost) if row["method"] == "FLCert-D"]
-    costs = {int(row["rounds"]): float(row["certified_accuracy"]) for row in disjoint}
-    assert costs[1] != costs[2]
-    for rounds in (1, 2):
-        told = certified(f"recipe.rounds={rounds}")
-        assert costs[rounds] == told.certified_accuracy[1]
+    rows = rows_of(make("convergence", tmp_path, tiny_store))
+    accuracy = {(row["model"], int(row["round"])): float(row["accuracy"]) for row in rows}
+    costs = {(row["method"], int(row["rounds"])): float(row["certified_accuracy"]) for row in rows_of(cost)}
+    assert len(set(costs.values())) > 2
+    for method, rounds in product(("FLCert-D", "FLCert-P"), (1, 2)):
+        told = certified(*told_of(method), f"recipe.rounds={rounds}")
+        assert costs[method, rounds] == told.certified_accuracy[1]
         first = next(votes for votes in told.votes if votes[0] >= 0)
-        assert accuracy[rounds] == np.mean(first == told.truth)
+        assert accuracy[f"a group of {method}", rounds] == np.mean(first == told.truth)
+    for rounds in (1, 2, 3):
+        assert accuracy["single global model", rounds] == certified(*SINGLE, f"recipe.rounds={rounds}").accuracy
     ((place, label),) = [panel.marked for panel in cost.outcome.panels]
     assert (place, label) == (0.5 * 3, "cost of the single model (T = 3, beta = 0.5)")  # beta T / beta_e
 
@@ -225,8 +342,30 @@ def test_experiments_share_a_page_and_refuse_to_write_over_other_settings(tmp_pa
     assert 'id="comparison-tiny"' in page
     assert 'id="groups-tiny"' in page
     assert "http" not in page.replace("http://www.w3.org", "")
-    with pytest.raises(InputError, match="belongs to a figure of other settings"):
+    with pytest.raises(InputError, match=r"of other settings \(options.groups is \[2, 12\] there and \[3\] here\)"):
         make("groups", tmp_path, tiny_store, OPTIONS.model_copy(update={"groups": (3,)}))
+    with pytest.raises(InputError, match=r"of other settings \(config.recipe.rounds is 2 there and 1 here\)"):
+        make("groups", tmp_path, tiny_store, overrides=["recipe.rounds=1"])
+    again = make("groups", tmp_path, tiny_store, OPTIONS.model_copy(update={"repeats": 3}))  # which it does not use
+    assert again.trained == 0
+
+
+@pytest.mark.parametrize("damage", ["{bro", "[1]", '{"experiment": "comparison"}'])
+def test_a_damaged_record_of_another_figure_is_told_before_anything_is_trained(damage, tmp_path, store):
+    (tmp_path / "comparison-tiny.csv").touch()
+    (tmp_path / "comparison-tiny.json").write_text(damage)
+    with pytest.raises(InputError, match=r"comparison-tiny.json (is not JSON|must have the facts of a figure)"):
+        make("groups", tmp_path, store)
+    assert not list(store.directory.rglob("*.safetensors"))
+
+
+def test_a_page_says_how_it_was_made_and_why_sampled_groups_certify_nothing(flcert, tmp_path):
+    command = "flcert reproduce groups --preset digits --scale 0.1 --set recipe.rounds=1 --groups 2 --groups 4"
+    result = flcert(*command.split()[1:], "-q", "--engine", "inline", "--workers", 1, "--out", "figures")
+    assert result.code == 0, result.err
+    page = (tmp_path / "figures" / "report.html").read_text()
+    assert f"<code>{command}</code>" in page
+    assert "FLCert-P certifies nothing with N = 2, 4: 450 inputs need at least 20 groups." in page
 
 
 def test_the_command_says_what_was_trained_and_what_was_reused(flcert, tmp_path):
@@ -237,7 +376,7 @@ def test_the_command_says_what_was_trained_and_what_was_reused(flcert, tmp_path)
     assert result.out.startswith("groups-digits-scale-0.1: 4 groups trained, 0 reused from the store\n")
     again = flcert(*common, "--engine", "inline", "--json")
     printed = json.loads(again.out)
-    assert printed["groups"] == {"trained": 0, "reused": 4}
+    assert printed["groups"] == {"trained": 0, "reused": 4, "failed": []}
     assert printed["rows"][0]["method"] == "FLCert-D"
     assert (tmp_path / "results" / "groups-digits-scale-0.1.svg").exists()
 
@@ -254,7 +393,17 @@ def test_the_command_says_what_was_trained_and_what_was_reused(flcert, tmp_path)
             ("groups", "--preset", "digits", "--set", 'grouping={kind="enumerated",group_size=1}'),
             "start from hashed groups",
         ),
-        (("groups", "--preset", "digits", "--groups", 300), "num_groups must be in [1, num_clients=200], got 300"),
+        (
+            ("groups", "--preset", "digits", "--groups", 2, "--groups", 300),
+            "--groups must be in [1, num_clients=200], got 300",
+        ),
+        (
+            ("empirical", "--preset", "digits", "--malicious", 300),
+            "--malicious must be in [0, num_clients=200], got 300",
+        ),
+        (("groups", "--preset", "digits", "--repeats", 3), "--repeats means nothing to groups, got 3"),
+        (("backdoor", "--preset", "digits", "--out", __file__), "must be a directory, got a file"),
+        (("groups", "--preset", "digits", "--preset", "mnist"), "unknown preset 'mnist'"),
     ],
 )
 def test_a_mistake_gives_a_message_and_code_2(flcert, options, message):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flcert.cli.options import Json
+from flcert.cli.options import Json, Scale
 from flcert.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def plan(
     alpha: Annotated[float, typer.Option(help="Failure probability of FLCert-P.")] = 0.001,
     selection: Annotated[str, typer.Option(help="safe, or paper for Algorithm 1 to the letter.")] = "safe",
     preset: Annotated[str | None, typer.Option(help="Take n, N, T_e, beta_e and the model from a preset.")] = None,
+    scale: Scale = 1.0,
     beta: Annotated[float, typer.Option(help="Share of the clients in a round of the single global model.")] = 0.1,
     single_rounds: Annotated[
         int | None, typer.Option(help="Rounds T of the single global model.", show_default="five times T_e")
@@ -51,7 +52,9 @@ def plan(
         "participation": participation,
         "num_parameters": parameters,
     }
-    chosen = _of_preset(preset) if preset else {"rounds": 200}
+    if scale != 1 and preset is None:
+        raise InputError(f"--scale goes with a --preset, got {scale} without one")
+    chosen = _of_preset(preset, scale) if preset else {"rounds": 200}
     chosen |= {name: value for name, value in given.items() if value is not None}
     sizes = _sizes(chosen, {"num_inputs": inputs, "alpha": alpha, "selection": selection})
     plans = {"FLCert-P": library.plan_sampled(sizes)}
@@ -80,7 +83,7 @@ def _sizes(chosen: dict[str, Any], proof: dict[str, Any]) -> "Sizes":
     return Sizes(**{"group_size": max(1, average), **chosen, **proof})
 
 
-def _of_preset(name: str) -> dict[str, Any]:
+def _of_preset(name: str, scale: float) -> dict[str, Any]:
     """The sizes of a preset; its model is built to count what a client sends: parameters and running statistics."""
     from flcert import models
     from flcert.config import load_config
@@ -88,7 +91,7 @@ def _of_preset(name: str) -> dict[str, Any]:
     from flcert.presets import USERS
     from flcert.training.local import Replica
 
-    config = load_config(preset=name)
+    config = load_config(preset=name, scale=scale)
     data = config.data.name
     module = models.build(config.recipe.model, *SHAPES[data], seed=0)
     return {

@@ -1,6 +1,8 @@
 """``flcert reproduce``: the paper's figures."""
 
 import json
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,13 +40,27 @@ def reproduce(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting of the preset; repeatable."),
     ] = None,
-    groups: Annotated[list[int] | None, typer.Option(help="Numbers of groups N; repeatable.")] = None,
+    groups: Annotated[
+        list[int] | None, typer.Option(help="Numbers of groups N (groups, base-algorithms, empirical); repeatable.")
+    ] = None,
     malicious: Annotated[
         list[int] | None, typer.Option(help="Numbers of malicious clients m (empirical, cost); repeatable.")
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Pairs of seeds (seeds); the paper had 50.")] = 5,
-    beta: Annotated[float, typer.Option(help="Share of the clients in a round of the single global model.")] = 0.1,
-    copies: Annotated[int, typer.Option(help="Noisy copies of CRFL's model that vote (comparison).")] = 1000,
+    repeats: Annotated[
+        int | None, typer.Option(help="Pairs of seeds (seeds); the paper had 50.", show_default="5")
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the clients in a round of the single global model (comparison, empirical, cost, "
+            "convergence).",
+            show_default="0.1",
+        ),
+    ] = None,
+    copies: Annotated[
+        int | None,
+        typer.Option(help="Noisy copies of CRFL's model that vote (comparison).", show_default="1000"),
+    ] = None,
     single_rounds: Annotated[
         int | None,
         typer.Option(help="Rounds T of the single global model (cost, convergence).", show_default="five times T_e"),
@@ -70,19 +86,24 @@ def reproduce(
     from flcert.experiments import experiment
     from flcert.experiments.options import checked
     from flcert.experiments.reproduce import reproduce as make
+    from flcert.pipeline import federation_of
     from flcert.store import Store
 
-    options = checked(
-        groups=groups or (),
-        malicious=malicious or (),
-        repeats=repeats,
-        beta=beta,
-        copies=copies,
-        single_rounds=single_rounds,
-    )
+    given = {
+        "groups": groups or None,
+        "malicious": malicious or None,
+        "repeats": repeats,
+        "beta": beta,
+        "copies": copies,
+        "single_rounds": single_rounds,
+    }
+    options = checked(name, experiment(name).uses, **given)
     where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     chosen = preset or list(experiment(name).presets)
     settings = {one: load_config(overrides=set_ or [], preset=one, scale=scale) for one in chosen}
+    if len(settings) > 1:
+        for config in settings.values():
+            federation_of(config)  # what is missing is told before anything is trained
     for one, config in settings.items():
         with progress_bars(quiet) as bars:
             made = make(
@@ -95,6 +116,7 @@ def reproduce(
                 store=Store(cache),
                 progress=bars,
                 announce=bars.announce,
+                command=_command(name, one, scale, set_ or [], given),
             )
         if json_:
             typer.echo(json.dumps(_as_json(made)))
@@ -102,9 +124,23 @@ def reproduce(
             output().print(_sentence(made), soft_wrap=True)
 
 
+def _command(name: str, preset: str, scale: float, settings: list[str], given: Mapping[str, object]) -> str:
+    """The command that makes a figure, without where it is made and written."""
+    words = ["flcert", "reproduce", name, "--preset", preset]
+    if scale != 1:
+        words += ["--scale", f"{scale:g}"]
+    for setting in settings:
+        words += ["--set", setting]
+    for option, value in given.items():
+        for one in value if isinstance(value, list) else [value] if value is not None else []:
+            words += [f"--{option.replace('_', '-')}", str(one)]
+    return shlex.join(words)
+
+
 def _as_json(made: "Reproduction") -> dict[str, object]:
     return {
         "table": str(made.table),
+        "pictures": [str(made.table.with_suffix(form)) for form in (".png", ".svg")],
         "report": str(made.page),
         "groups": {"trained": made.trained, "reused": made.reused, "failed": list(made.failed)},
         "rows": [dict(zip(made.outcome.header, row, strict=True)) for row in made.outcome.rows],
@@ -115,5 +151,5 @@ def _sentence(made: "Reproduction") -> str:
     failed = "".join(f"{one}\n" for one in made.failed)
     return (
         f"{made.table.stem}: {made.trained:,} groups trained, {made.reused:,} reused from the store\n{failed}"
-        f"table: {made.table}\npicture: {made.table.with_suffix('.png')}\nreport: {made.page}"
+        f"table: {made.table}\npicture: {made.table.with_suffix('.png')} and .svg\nreport: {made.page}"
     )

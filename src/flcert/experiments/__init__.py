@@ -24,11 +24,13 @@ class Experiment:
     Args:
         function: makes it.
         title: what it shows.
+        uses: the options that mean something to it.
         presets: the settings that the paper used; Chit-Chat stands for Reddit, whose corpus is yours to bring.
     """
 
     function: Callable[[Lab, Options], Outcome]
     title: str
+    uses: tuple[str, ...]
     presets: tuple[str, ...] = ("mnist-0.5",)
 
 
@@ -36,15 +38,22 @@ EXPERIMENTS = {
     "comparison": Experiment(
         comparison,
         "FLCert beside the single global model and CRFL",
+        ("beta", "copies"),
         ("mnist-0.1", "mnist-0.5", "cifar10", "har", "chitchat"),
     ),
-    "groups": Experiment(groups, "Impact of the number of groups N"),
-    "backdoor": Experiment(backdoor, "Certified accuracy on clean inputs and on inputs with a trigger"),
-    "seeds": Experiment(seeds, "Impact of the seeds of grouping and training"),
-    "base-algorithms": Experiment(base_algorithms, "FLCert with different base algorithms"),
-    "empirical": Experiment(empirical, "Test accuracy and attack success rate under known attacks"),
-    "cost": Experiment(cost, "Certified accuracy against the rounds of training"),
-    "convergence": Experiment(convergence, "Accuracy by round of a group's model and of the single global model"),
+    "groups": Experiment(groups, "Impact of the number of groups N", ("groups",)),
+    "backdoor": Experiment(backdoor, "Certified accuracy on clean inputs and on inputs with a trigger", ()),
+    "seeds": Experiment(seeds, "Impact of the seeds of grouping and training", ("repeats",)),
+    "base-algorithms": Experiment(base_algorithms, "FLCert with different base algorithms", ("groups",)),
+    "empirical": Experiment(
+        empirical, "Test accuracy and attack success rate under known attacks", ("groups", "malicious", "beta")
+    ),
+    "cost": Experiment(
+        cost, "Certified accuracy against the rounds of training", ("malicious", "beta", "single_rounds")
+    ),
+    "convergence": Experiment(
+        convergence, "Accuracy by round of a group's model and of the single global model", ("beta", "single_rounds")
+    ),
 }
 
 __all__ = ["EXPERIMENTS", "Experiment", "Lab", "Options", "Outcome", "experiment", "open_lab"]

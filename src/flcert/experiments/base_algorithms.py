@@ -34,7 +34,11 @@ def small_groups(lab: Lab, name: str, config: Config) -> list[str]:
     sizes = config.grouping.build(lab.federation.ids).sizes.tolist()
     found = substitutes(config.recipe, sizes)
     rules = " or ".join(sorted(set(found.values())))
-    return [f"{name}: the {rules} acts in {len(found):,} groups, which are too small for the rule."] if found else []
+    return (
+        [f"{name}: the {rules} acts in groups too small for the rule, {len(found):,} of {len(sizes):,}."]
+        if found
+        else []
+    )
 
 
 def larger_groups(lab: Lab, options: Options) -> int:

@@ -10,6 +10,7 @@ from flcert import attacks, baselines
 from flcert.attacks import AttackPlan
 from flcert.ballots import Ballots
 from flcert.certify import certified_accuracy
+from flcert.certify.sampled import least_groups
 from flcert.config import Config, Hashed, Sampled
 from flcert.datasets import Federation
 from flcert.engines import Engine, Workers
@@ -42,7 +43,7 @@ class Lab:
         self.progress, self.announce = progress, announce
         self.trained = self.reused = 0
         self.failed: list[str] = []
-        self.bounded = False
+        self.bounded: set[int] = set()
 
     @property
     def federation(self) -> Federation:
@@ -95,9 +96,17 @@ class Lab:
 
     def remarks(self) -> list[str]:
         """What to know of all figures: groups that failed, and how sure the certificates of sampled groups are."""
-        alpha = self.config.certificate.alpha
-        sure = [f"Each curve of FLCert-P holds by itself, but for a probability of alpha = {alpha:g}."]
-        return [*self.failed, *(sure if self.bounded else [])]
+        if not self.bounded:
+            return self.failed
+        proof, inputs = self.config.certificate, len(self.truth)
+        needed = least_groups(inputs, proof.alpha, proof.selection)
+        few = [number for number in sorted(self.bounded) if number < needed]
+        sure = f"Each curve of FLCert-P holds by itself, but for a probability of alpha = {proof.alpha:g}."
+        too_few = (
+            f"FLCert-P certifies nothing with N = {', '.join(map(str, few))}: "
+            f"{inputs:,} inputs need at least {needed:,} groups."
+        )
+        return [*self.failed, sure, *([too_few] if few else [])]
 
     def ballots(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Ballots:
         """Votes on the test inputs; stamped with a trigger, or after fewer rounds, if asked for."""
@@ -119,7 +128,8 @@ class Lab:
     def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
         """CA@m for every m."""
         ballots = self.ballots(ensemble, trigger, rounds)
-        self.bounded |= ensemble.grouping.kind == "sampled"
+        if ensemble.grouping.kind == "sampled":
+            self.bounded.add(len(ensemble.grouping))
         return certified_accuracy(self.guarantee(ensemble).certify(ballots), self.truth)
 
     def labels(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> NDArray[np.int64]:

@@ -1,9 +1,11 @@
 """What a user may change about an experiment."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
+from flcert.errors import InputError
 from flcert.registry import Strict, complaint
 
 Positive = Annotated[int, Field(gt=0)]
@@ -29,10 +31,20 @@ class Options(Strict):
     single_rounds: Positive | None = None
 
 
-def checked(**values: object) -> Options:
-    """Options from plain values; a complaint names the option, the rule and the value."""
+def checked(experiment: str, uses: Sequence[str], **values: object) -> Options:
+    """Options of an experiment from those values that are given; a complaint names the option, the rule and the value.
+
+    Args:
+        experiment: its name.
+        uses: the options that mean something to it.
+        values: None where the user gave none.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    for name, value in given.items():
+        if name not in uses:
+            raise InputError(f"--{name.replace('_', '-')} means nothing to {experiment}, got {value}")
     try:
-        return Options.model_validate(values)
+        return Options.model_validate(given)
     except ValidationError as failure:
         name = str(failure.errors()[0]["loc"][0]).replace("_", "-")
         raise complaint(failure, f"--{name}") from None

@@ -9,10 +9,10 @@ from typing import Any
 
 from flcert.config import Config
 from flcert.engines import Engine, Processes
-from flcert.errors import InputError
+from flcert.errors import InputError, check_range
 from flcert.experiments import Lab, Options, Outcome, experiment, open_lab
 from flcert.experiments.lab import Announce
-from flcert.files import read_json, writable_directory, write_atomic, write_json
+from flcert.files import first_difference, writable_directory, write_atomic, write_json
 from flcert.store import Store
 from flcert.training import Progress
 from flcert.training.fill import silent
@@ -50,6 +50,7 @@ def reproduce(
     store: Store | None = None,
     progress: Progress = silent,
     announce: Announce = lambda _: None,
+    command: str = "",
 ) -> Reproduction:
     """Run an experiment on a setting and write ``<name>-<label>`` .csv, .png, .svg and .json, and report.html.
 
@@ -66,34 +67,48 @@ def reproduce(
         store: where models and votes are kept.
         progress: called with a stage, the number done and the total.
         announce: called with what is done next, in words.
+        command: that makes the figure, for its section of the page.
     """
-    from flcert.report.gallery import draw, write_gallery  # Matplotlib loads slowly
+    from flcert.report.gallery import draw, figures_in, write_gallery  # Matplotlib loads slowly
 
     chosen, options, store = experiment(name), options or Options(), store or Store()
     for place in (directory, store.directory):
         writable_directory(place)
     stem = directory / f"{name}-{label}"
     table, facts = Path(f"{stem}.csv"), Path(f"{stem}.json")
-    _refuse_another(facts, config, options)
+    used = options.model_dump(mode="json", include=set(chosen.uses))
+    _refuse_another(figures_in(directory).get(stem.name), facts, config, used)
     with open_lab(config, engine or Processes(), store, progress, announce) as lab:
+        _check_numbers(options, lab.federation.num_clients)
         outcome = chosen.function(lab, options)
     outcome = replace(outcome, note=" ".join(filter(None, [outcome.note, *lab.remarks()])))
     write_atomic(table, _as_csv(outcome))
     for form, picture in draw(outcome).items():
         write_atomic(Path(f"{stem}.{form}"), picture)
-    write_json(facts, _facts(name, label, config, options, lab, outcome))
+    write_json(facts, _facts(name, label, config, used, lab, outcome) | {"command": command})
     return Reproduction(table, write_gallery(directory), lab.trained, lab.reused, tuple(lab.failed), outcome)
 
 
-def _refuse_another(facts: Path, config: Config, options: Options) -> None:
+def _refuse_another(made: dict[str, Any] | None, facts: Path, config: Config, options: dict[str, Any]) -> None:
     """Do not write over a figure of other settings."""
-    if facts.exists():
-        made = read_json(facts)
-        if (made.get("config"), made.get("options")) != (config.canonical(), options.model_dump(mode="json")):
-            raise InputError(f"{facts} belongs to a figure of other settings; give another directory (--out)")
+    here = {"config": config.canonical(), "options": options}
+    there = {name: made.get(name) for name in here} if made else here
+    if there != here:
+        difference = first_difference(there, here)
+        raise InputError(f"{facts} is of other settings ({difference}); give another directory (--out)")
 
 
-def _facts(name: str, label: str, config: Config, options: Options, lab: Lab, outcome: Outcome) -> dict[str, Any]:
+def _check_numbers(options: Options, num_clients: int) -> None:
+    """Refuse numbers that do not fit the clients before anything is trained."""
+    for number in options.groups:
+        check_range("--groups", number, 1, num_clients, "num_clients")
+    for number in options.malicious:
+        check_range("--malicious", number, 0, num_clients, "num_clients")
+
+
+def _facts(
+    name: str, label: str, config: Config, options: dict[str, Any], lab: Lab, outcome: Outcome
+) -> dict[str, Any]:
     """What a stranger needs to make the figure again."""
     return {
         "experiment": name,
@@ -106,7 +121,7 @@ def _facts(name: str, label: str, config: Config, options: Options, lab: Lab, ou
             "clients": lab.federation.num_clients,
             "test_inputs": len(lab.truth),
         },
-        "options": options.model_dump(mode="json"),
+        "options": options,
         "config": config.canonical(),
         "versions": {package: version(package) for package in ("flcert", "torch", "numpy")},
     }

@@ -2,13 +2,15 @@
 
 import base64
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from flcert.errors import InputError
+from flcert.experiments import EXPERIMENTS
 from flcert.files import read_json, write_atomic
 from flcert.report.figures import rendered
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000")  # Okabe and Ito: told apart with any colour vision
 STYLES = ("-", "--", "-.", ":", (0, (1, 3)))
+FACTS = {"experiment", "title", "label", "note", "data", "options", "config", "versions"}
 FEW = 30  # points of a line up to which each gets a marker
 
 
@@ -26,11 +29,12 @@ def draw(outcome: "Outcome") -> dict[str, bytes]:
     width = 6.4 if outcome.columns == 1 else 3.6 * outcome.columns
     figure = Figure(figsize=(width, 3.6 * count), layout="constrained")
     for axes, panel in zip(figure.subplots(count, outcome.columns, squeeze=False).flat, outcome.panels, strict=False):
-        _draw_panel(axes, panel)
+        draw_panel(axes, panel)
     return {form: rendered(figure, form) for form in ("png", "svg")}
 
 
-def _draw_panel(axes: Axes, panel: "Panel") -> None:
+def draw_panel(axes: Axes, panel: "Panel") -> None:
+    """One panel with its lines."""
     for number, line in enumerate(panel.lines):
         _draw_line(axes, line, number)
     if panel.marked:
@@ -38,6 +42,8 @@ def _draw_panel(axes: Axes, panel: "Panel") -> None:
     axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, ylim=(-0.02, 1.02))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#dddddd", linewidth=0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.legend(fontsize="small")
 
 
@@ -52,15 +58,28 @@ def _draw_line(axes: Axes, line: "Line", number: int) -> None:
         axes.fill_between(horizontal, below, above, color=colour, alpha=0.25)
 
 
+def figures_in(directory: Path) -> dict[str, dict[str, Any]]:
+    """The facts of each experiment whose table is in the directory, by the name of its files; damaged ones refused."""
+    found = {}
+    for table in sorted(directory.glob("*.csv")):
+        facts = table.with_suffix(".json")
+        if not facts.exists() or not facts.stem.startswith(tuple(f"{name}-" for name in EXPERIMENTS)):
+            continue
+        values = read_json(facts)
+        if not isinstance(values, dict) or not set(values) >= FACTS:
+            raise InputError(f"{facts} must have the facts of a figure ({', '.join(sorted(FACTS))}); delete it")
+        found[facts.stem] = values
+    return found
+
+
 def write_gallery(directory: Path) -> Path:
     """Write report.html with a section for each experiment whose facts and picture are in the directory."""
     sections = []
-    for facts in sorted(directory.glob("*.json")):
-        picture = facts.with_suffix(".svg")
-        values = read_json(facts)
-        if isinstance(values, dict) and "experiment" in values and picture.exists():
+    for stem, values in figures_in(directory).items():
+        picture = directory / f"{stem}.svg"
+        if picture.exists():
             image = base64.b64encode(picture.read_bytes()).decode()
-            sections.append({**values, "stem": facts.stem, "image": image})
+            sections.append({**values, "stem": stem, "image": image})
     if not sections:
         raise InputError(f"{directory} holds no experiment; make one with flcert reproduce")
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
