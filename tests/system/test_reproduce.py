@@ -233,6 +233,17 @@ def test_the_page_of_figures_in_a_browser(browser, tmp_path, tiny_store):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+def test_a_figure_is_as_sure_as_the_configuration_says(tmp_path, tiny_store, certified):
+    proofs = [("alpha=0.001",), ("alpha=0.7",), ("alpha=0.7", "selection=paper")]
+    found = []
+    for number, proof in enumerate(proofs):
+        overrides = [f"certificate.{one}" for one in proof]
+        curve = series(rows_of(make("groups", tmp_path / str(number), tiny_store, overrides=overrides)))
+        found.append(list(curve["FLCert-P", str(GROUPS)].values()))
+        assert same(found[-1], certified(*told_of("FLCert-P"), *overrides).certified_accuracy)
+    assert len(set(map(tuple, found))) == len(proofs)
+
+
 def test_a_figure_tells_how_sure_the_certificates_of_sampled_groups_are(tmp_path, tiny_store):
     sure = "Each curve of FLCert-P holds by itself, but for a probability of alpha = 0.5."
     assert sure in make("groups", tmp_path, tiny_store).page.read_text()
