@@ -98,7 +98,7 @@ def test_the_table_says_whether_p_can_certify(flcert):
     enough, few = (flcert("plan", "--clients", 1000, "--groups", groups).out for groups in (25, 24))
     assert "FLCert-P can certify with N = 25" in enough
     assert "FLCert-P can certify nothing with N = 24" in few
-    assert "FLCert-P can certify with N = 25, but for no malicious client" in enough
+    assert "FLCert-P can certify with N = 25, but only if no client is malicious" in enough
     some = flcert("plan", "--clients", 1000, "--groups", 500).out
     assert "FLCert-P can certify with N = 500:" in some
     assert "The largest m is that of 500 votes; with 432 it is 216." in " ".join(some.split())

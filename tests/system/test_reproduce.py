@@ -245,7 +245,7 @@ def test_a_figure_is_as_sure_as_the_configuration_says(tmp_path, tiny_store, cer
 
 
 def test_a_figure_tells_how_sure_the_certificates_of_sampled_groups_are(tmp_path, tiny_store):
-    sure = "Each curve of FLCert-P holds by itself, but for a probability of alpha = 0.5."
+    sure = "Each curve of FLCert-P holds by itself, except with probability alpha = 0.5."
     assert sure in make("groups", tmp_path, tiny_store).page.read_text()
     assert sure not in make("convergence", tmp_path, tiny_store).outcome.note
 

@@ -140,7 +140,7 @@ def _print(sizes: "Sizes", plans: "dict[str, Plan]", empty: float, needed: int) 
 def _verdict(sizes: "Sizes", needed: int, sampled: "Plan") -> str:
     what = f"FLCert-P can certify {'' if sampled.can_certify else 'nothing '}with N = {sizes.num_groups:,}"
     if sampled.can_certify and sampled.largest_level == 0:
-        what += ", but for no malicious client"
+        what += ", but only if no client is malicious"
     rule = "2 D / alpha" if sizes.selection == "safe" else "D / alpha"
     return (
         f"{what}: for D = {sizes.num_inputs:,} test inputs and alpha = {sizes.alpha} it needs at least {needed:,} "

@@ -33,12 +33,10 @@ def small_groups(lab: Lab, name: str, config: Config) -> list[str]:
     """A sentence if some groups are too small for their rule."""
     sizes = config.grouping.build(lab.federation.ids).sizes.tolist()
     found = substitutes(config.recipe, sizes)
+    if not found:
+        return []
     rules = " or ".join(sorted(set(found.values())))
-    return (
-        [f"{name}: the {rules} acts in groups too small for the rule, {len(found):,} of {len(sizes):,}."]
-        if found
-        else []
-    )
+    return [f"{name}: the {rules} acts in groups too small for the rule, {len(found):,} of {len(sizes):,}."]
 
 
 def larger_groups(lab: Lab, options: Options) -> int:

@@ -101,7 +101,7 @@ class Lab:
         proof, inputs = self.config.certificate, len(self.truth)
         needed = least_groups(inputs, proof.alpha, proof.selection)
         few = [number for number in sorted(self.bounded) if number < needed]
-        sure = f"Each curve of FLCert-P holds by itself, but for a probability of alpha = {proof.alpha:g}."
+        sure = f"Each curve of FLCert-P holds by itself, except with probability alpha = {proof.alpha:g}."
         too_few = (
             f"FLCert-P certifies nothing with N = {', '.join(map(str, few))}: "
             f"{inputs:,} inputs need at least {needed:,} groups."
