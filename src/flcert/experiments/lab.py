@@ -43,7 +43,7 @@ class Lab:
         self.progress, self.announce = progress, announce
         self.trained = self.reused = 0
         self.failed: list[str] = []
-        self.bounded: set[int] = set()
+        self.sampled: dict[int, Guarantee] = {}
 
     @property
     def federation(self) -> Federation:
@@ -96,12 +96,13 @@ class Lab:
 
     def remarks(self) -> list[str]:
         """What to know of all figures: groups that failed, and how sure the certificates of sampled groups are."""
-        if not self.bounded:
+        if not self.sampled:
             return self.failed
         proof, inputs = self.config.certificate, len(self.truth)
         needed = least_groups(inputs, proof.alpha, proof.selection)
-        few = [number for number in sorted(self.bounded) if number < needed]
-        sure = f"Each curve of FLCert-P holds by itself, except with probability alpha = {proof.alpha:g}."
+        few = [number for number in sorted(self.sampled) if number < needed]
+        (probability,) = {one.failure_probability for one in self.sampled.values()}
+        sure = f"Each curve of FLCert-P holds by itself, except with probability {probability}."
         too_few = (
             f"FLCert-P certifies nothing with N = {', '.join(map(str, few))}: "
             f"{inputs:,} inputs need at least {needed:,} groups."
@@ -127,10 +128,10 @@ class Lab:
 
     def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
         """CA@m for every m."""
-        ballots = self.ballots(ensemble, trigger, rounds)
-        if ensemble.grouping.kind == "sampled":
-            self.bounded.add(len(ensemble.grouping))
-        return certified_accuracy(self.guarantee(ensemble).certify(ballots), self.truth)
+        ballots, guarantee = self.ballots(ensemble, trigger, rounds), self.guarantee(ensemble)
+        if guarantee.kind == "sampled":
+            self.sampled[len(ensemble.grouping)] = guarantee
+        return certified_accuracy(guarantee.certify(ballots), self.truth)
 
     def labels(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> NDArray[np.int64]:
         """What the ensemble predicts for the test inputs."""
