@@ -18,7 +18,7 @@ from flcert.conclusion import FLOWER, conclude
 from flcert.config import Config
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Processes, Workers
-from flcert.errors import InputError, IntegrityError, RunError, check_range
+from flcert.errors import InputError, IntegrityError, check_range
 from flcert.evaluation import evaluate_attack
 from flcert.files import writable_directory
 from flcert.further import check_further
@@ -31,7 +31,14 @@ from flcert.training import Ensemble, Progress
 from flcert.training.compression import expanded
 from flcert.training.fill import silent
 from flcert.training.group import recipe_sources
-from flcert.training.train import check_recipe, compressed_ensemble, ranks_on_test_set, train_groups, votes_on_test_set
+from flcert.training.train import (
+    check_recipe,
+    compressed_ensemble,
+    ranks_on_test_set,
+    refuse_without_models,
+    train_groups,
+    votes_on_test_set,
+)
 
 
 @dataclass(frozen=True)
@@ -213,13 +220,6 @@ def default_directory(config: Config, federation: Federation) -> Path:
     """``runs/<data>-<digest>``: the same configuration finds its own directory again."""
     name = re.sub(r"[^\w.-]+", "-", federation.name).strip("-.")
     return Path("runs") / f"{name}-{config.digest()}"
-
-
-def refuse_without_models(ensemble: Ensemble) -> None:
-    """End a run in which no group has a model."""
-    if not ensemble.model_keys():
-        group, reason = next(iter(ensemble.failures.items()))
-        raise RunError(f"no group could be trained; group {group}: {reason}")
 
 
 def open_ensemble(run_directory: RunDirectory) -> Ensemble:

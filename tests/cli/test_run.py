@@ -193,7 +193,7 @@ MISTAKES = [
     (("--set", "recipe.model=builtins:dict"), "must be a torch.nn.Module, got dict"),
     (("--set", "recipe=3"), "recipe must be a table, got 3"),
     (("--set", "recipe.model.options.hidden=[-2]"), "option 'hidden.0' of model 'mlp' must be greater than 0, got -2"),
-    (("--cache", "SETTINGS"), "cannot be written"),
+    (("--cache", "SETTINGS"), "SETTINGS must be a directory, got a file"),
     (("--grouping", "sampled", "--group-size", 2, "--set", "recipe.seeds=per-group"), "must all train alike"),
     (("--set", "recipe.ronds=3"), "unknown setting 'recipe.ronds'; did you mean 'recipe.rounds'?"),
     (("--set", "recipe.model=mpl"), "unknown model 'mpl'; did you mean 'mlp'?"),

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert import attacks, baselines
+from flcert import attacks, baselines, datasets
 from flcert.attacks import AttackPlan
 from flcert.ballots import Ballots
 from flcert.certify import certified_accuracy
@@ -18,11 +18,10 @@ from flcert.errors import InputError
 from flcert.experiments.outcome import Curve
 from flcert.grouping import Grouping
 from flcert.guarantee import Guarantee
-from flcert.pipeline import federation_of, refuse_without_models
 from flcert.registry import Choice
 from flcert.store import Store
 from flcert.training import Ensemble, Progress
-from flcert.training.train import check_recipe, train_groups, votes_on_test_set
+from flcert.training.train import check_recipe, refuse_without_models, train_groups, votes_on_test_set
 
 Announce = Callable[[str], None]
 
@@ -147,7 +146,8 @@ def open_lab(config: Config, engine: Engine, store: Store, progress: Progress, a
     """A lab with the configuration's data, until the end of the block."""
     if not isinstance(config.grouping, Hashed):
         raise InputError(f"experiments start from hashed groups and vary them, got kind {config.grouping.kind!r}")
-    with Workers(engine, federation_of(config)) as workers:
+    federation = datasets.load(config.data.name, **config.data.options)
+    with Workers(engine, federation) as workers:
         yield Lab(config, workers, store, progress, announce)
 
 

@@ -99,6 +99,13 @@ def train_groups(
     )
 
 
+def refuse_without_models(ensemble: Ensemble) -> None:
+    """End a run in which no group has a model."""
+    if not ensemble.model_keys():
+        group, reason = next(iter(ensemble.failures.items()))
+        raise RunError(f"no group could be trained; group {group}: {reason}")
+
+
 def votes_on_test_set(
     workers: Workers,
     ensemble: Ensemble,
