@@ -85,16 +85,6 @@ def test_certified_accuracy_never_rises_and_ends_where_the_theorem_ends(name, tm
             assert all(value == 0 for m, value in curve.items() if m >= 1)
 
 
-def test_a_table_has_every_method_of_its_figure(tmp_path, tiny_store):
-    methods = {row["method"] for row in rows_of(make("comparison", tmp_path, tiny_store))}
-    assert methods == {"FLCert-D", "FLCert-P", "single global model", "CRFL"}
-    base = rows_of(make("base-algorithms", tmp_path, tiny_store))
-    assert {row["algorithm"] for row in base} == {"FedAvg", "Krum", "Trimmed-mean", "Median", "FLTrust"}
-    assert {row["groups"] for row in rows_of(make("groups", tmp_path, tiny_store))} == {"2", str(GROUPS)}
-    stamped = series(rows_of(make("backdoor", tmp_path, tiny_store)))
-    assert {names[1] for names in stamped} == {"clean", "with trigger"}
-
-
 @pytest.fixture
 def certified(tmp_path, tiny_store, monkeypatch):
     """What ``flcert run`` says of FLCert-D in the same setting, changed as told: the summary and each group's votes."""
@@ -117,9 +107,10 @@ def told_of(method, number=GROUPS):
     return (f'grouping={{kind="sampled",num_groups={number},group_size={round(CLIENTS / number)}}}',)
 
 
-def curves_of(made):
-    """Method, what is varied and the curve, for FLCert-D and FLCert-P."""
+def curves_of(made, *settings):
+    """Method, what is varied and the curve, for FLCert-D and FLCert-P, after a look at what there is."""
     found = [(*names, list(curve.values())) for names, curve in series(rows_of(made)).items()]
+    assert {names[:2] for names in found} == set(product(("FLCert-D", "FLCert-P"), settings))
     for method in ("FLCert-D", "FLCert-P"):
         curves = [curve for name, _, curve in found if name == method]
         assert len({tuple(curve) for curve in curves}) > 1  # it makes a difference
@@ -134,13 +125,14 @@ def same(curve, other):
 
 
 def test_groups_are_as_many_as_told(tmp_path, tiny_store, certified):
-    for method, number, curve in curves_of(make("groups", tmp_path, tiny_store)):
+    for method, number, curve in curves_of(make("groups", tmp_path, tiny_store), "2", str(GROUPS)):
         assert same(curve, certified(*told_of(method, int(number))).certified_accuracy)
 
 
 def test_base_algorithms_are_those_of_their_names(tmp_path, tiny_store, certified):
     options = OPTIONS.model_copy(update={"groups": (GROUPS,)})
-    for method, algorithm, curve in curves_of(make("base-algorithms", tmp_path, tiny_store, options)):
+    made = make("base-algorithms", tmp_path, tiny_store, options)
+    for method, algorithm, curve in curves_of(made, "FedAvg", "Krum", "Trimmed-mean", "Median", "FLTrust"):
         told = certified(*told_of(method), f"recipe.aggregator={algorithm.lower()}")
         assert same(curve, told.certified_accuracy)
 
@@ -263,7 +255,7 @@ def test_a_figure_tells_in_how_many_groups_another_rule_acts(tmp_path, tiny_stor
 
 
 def test_the_backdoor_s_trigger_is_on_the_inputs_of_its_curve(tmp_path, tiny_store, certified):
-    for method, inputs, curve in curves_of(make("backdoor", tmp_path, tiny_store)):
+    for method, inputs, curve in curves_of(make("backdoor", tmp_path, tiny_store), "clean", "with trigger"):
         told = certified(*told_of(method), "attack.name=backdoor", "attack.malicious=1")
         stamped = told.attack["certified_accuracy_on_stamped_inputs"]
         assert same(curve, told.certified_accuracy if inputs == "clean" else stamped)
