@@ -197,6 +197,7 @@ def test_a_process_that_is_started_again_must_be_like_the_one_that_died(tmp_path
         child.stop()
 
 
+@pytest.mark.slow
 def test_a_scheduler_killed_in_the_middle_is_an_error_and_the_same_command_goes_on(tmp_path, with_processes):
     with running(tmp_path / "first", num_workers=1) as cluster:
         process = start_run(tmp_path, "--engine", "dask", "--scheduler", cluster.address, "--timeout", "5", "--quiet")
