@@ -82,14 +82,8 @@ def conclude(
     certificate, curve = guarantee.certify(ballots), curves[last]
     accuracy = float(np.mean(guarantee.predict(ballots) == truth))
     summary = summarise(certificate, curve, accuracy, guarantee)
-    further: dict[str, Any] = {}
-    for kind in config.certificate.also:
-        if kind == "collective":
-            levels, report = chosen_levels(curve), partial(progress, "collective")
-            further[kind] = {"inputs": collective_curve(ballots, truth, levels, guarantee.num_failed, report)}
-        else:
-            further[kind] = further_curve(further_certificate(kind, ballots, guarantee, counted), truth)
-    summary |= {"also": further} if further else {}
+    also = _further(config, ballots, truth, chosen_levels(curve), guarantee, counted, progress)
+    summary |= {"also": also} if also else {}
     summary |= {"attack": attack_figures} if attack_figures else {}
     run_directory.write_array("votes", votes[last])
     run_directory.write_array("truth", truth)
@@ -128,6 +122,26 @@ def summarise(
         "largest_level": int(certificate.levels.max()),
         "certified_accuracy": curve.tolist(),
     }
+
+
+def _further(
+    config: Config,
+    ballots: Ballots,
+    truth: NDArray[np.int64],
+    levels: Sequence[int],
+    guarantee: Guarantee,
+    counted: Tally | None,
+    progress: Progress,
+) -> dict[str, Any]:
+    """The figures of each further certificate that the configuration asks for; the collective one at these levels."""
+    figures: dict[str, Any] = {}
+    for kind in config.certificate.also:
+        if kind == "collective":
+            report = partial(progress, kind)
+            figures[kind] = {"inputs": collective_curve(ballots, truth, levels, guarantee.num_failed, report)}
+        else:
+            figures[kind] = further_curve(further_certificate(kind, ballots, guarantee, counted), truth)
+    return figures
 
 
 def _manifest(config: Config, subject: Subject, ensemble: Ensemble, guarantee: Guarantee) -> dict[str, Any]:
