@@ -17,12 +17,14 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from flcert.aggregators import Aggregator, Round
-from flcert.config import load_config
+from flcert.core.store import Store
 from flcert.engines import Processes, Workers
 from flcert.models import MODELS
-from flcert.pipeline import checked
-from flcert.store import Store
-from flcert.training.train import train_groups, votes_on_test_set
+from flcert.pipeline.run import checked
+from flcert.runs.config import load_config
+from flcert.training.context import Context
+from flcert.training.train import train_groups
+from flcert.training.votes import votes_on_test_set
 
 MAGNITUDE = 2.24
 CHOICES = {
@@ -61,8 +63,9 @@ def accuracies(preset: str, number: int, overrides: tuple[str, ...]) -> NDArray[
     nobody = np.array([], dtype=np.int64)
     members = tuple(clients if group in chosen else nobody for group, clients in enumerate(grouping.members))
     with Workers(Processes(), federation) as workers:
-        ensemble = train_groups(workers, replace(grouping, members=members), config.recipe, Store())
-        votes = votes_on_test_set(workers, ensemble, config.recipe.rounds, Store())
+        context = Context(workers, Store())
+        ensemble = train_groups(context, replace(grouping, members=members), config.recipe)
+        votes = votes_on_test_set(context, ensemble)
     right: NDArray[np.float64] = (votes[sorted(chosen)] == federation.test_labels).mean(axis=1)
     return right
 

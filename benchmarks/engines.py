@@ -33,9 +33,10 @@ from rich.console import Console
 from rich.table import Table
 
 from flcert import Federation, Recipe, datasets, grouping
+from flcert.core.store import Store
 from flcert.engines import Dask, Engine, Inline, Processes, Workers
 from flcert.grouping import Grouping
-from flcert.store import Store
+from flcert.training.context import Context
 from flcert.training.train import train_groups
 
 ROOT = Path(__file__).parents[1]
@@ -81,7 +82,7 @@ def workers_of(engine: Callable[[], Engine]) -> Opened:
 def train_all(workers: Workers, groups: Grouping, recipe: Recipe) -> float:
     """Train every group into a store of its own, deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="flcert-benchmark-") as directory:
-        ensemble = train_groups(workers, groups, recipe, Store(Path(directory)))
+        ensemble = train_groups(Context(workers, Store(Path(directory))), groups, recipe)
         done = time()
     assert not ensemble.failures, ensemble.failures
     return done

@@ -26,11 +26,10 @@ from rich.console import Console
 from rich.table import Table
 
 from flcert import Recipe, models
+from flcert.core.settings import Choice
+from flcert.core.store import Entry, Store
 from flcert.grouping import Grouping
-from flcert.registry import Choice
-from flcert.store import Store
 from flcert.training.ensemble import Electorate, Ensemble
-from flcert.training.train import load_model
 
 SHAPE, LABELS, MODEL = (28, 28), 10, Choice(name="cnn")
 BATCHES = (1, 32, 1000)
@@ -41,7 +40,7 @@ def write_models(directory: Path, number: int) -> None:
     store = Store(directory)
     for seed in range(number):
         state = models.build(MODEL, SHAPE, LABELS, seed).state_dict()
-        store.write(f"{seed:048x}", {name: tensor.contiguous().numpy() for name, tensor in state.items()})
+        store.write(Entry(f"{seed:048x}", ()), {name: tensor.contiguous().numpy() for name, tensor in state.items()})
 
 
 def ensemble_of(directory: Path, number: int) -> Ensemble:
@@ -54,7 +53,7 @@ def ensemble_of(directory: Path, number: int) -> Ensemble:
         input_dtype="float32",
         num_labels=LABELS,
         keys=tuple({recipe.rounds: f"{group:048x}"} for group in range(number)),
-        load=lambda key: load_model(store, key),
+        load=store.load,
     )
 
 

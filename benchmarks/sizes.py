@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flcert import certify, voting
-from flcert.rundir import RunDirectory
+from flcert.runs.directory import RunDirectory
 
 DRAWS = 20
 
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     run = RunDirectory.open(options.run)
     votes, truth = run.array("votes"), run.truth()
-    sizes = np.array([entry["clients"] for entry in run.manifest()["groups"]])
+    sizes = np.array([facts.clients for facts in run.manifest().groups])
     console = Console(width=100)
     table = Table("clients in the group", "groups", "mean accuracy of a model", title=str(options.run))
     for size in np.unique(sizes):

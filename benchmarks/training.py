@@ -25,7 +25,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from flcert import Federation, Recipe, datasets
-from flcert.registry import Choice
+from flcert.core.settings import Choice
 from flcert.training.group import GroupTask, train_group
 
 Batch = tuple[Tensor, Tensor]

@@ -28,11 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from flcert import Config, Federation, Recipe, datasets, grouping
+from flcert.core.settings import Choice
+from flcert.core.store import Store
 from flcert.engines import Processes, Workers
 from flcert.grouping import Grouping
-from flcert.registry import Choice
-from flcert.store import Store
 from flcert.training import train
+from flcert.training.context import Context
 from flcert.training.train import train_groups
 
 WORKERS = (1, 2)
@@ -92,7 +93,7 @@ def time_training(federation: Federation, groups: Grouping, num_workers: int) ->
         whole = seconds_of(lambda: train(federation, groups, recipe, engine=engine, store=store))
     with empty_store() as store, Workers(engine, federation) as workers:
         start_up = seconds_of(lambda: start(workers))
-        training = seconds_of(lambda: train_groups(workers, groups, recipe, store))
+        training = seconds_of(lambda: train_groups(Context(workers, store), groups, recipe))
     return Seconds(whole, start_up, training)
 
 

@@ -12,9 +12,9 @@ from hypothesis import settings
 from selenium import webdriver
 
 from flcert.cli.main import main
+from flcert.core.store import Store
 from flcert.datasets import Federation, load
 from flcert.grouping import Grouping, hashed
-from flcert.store import Store
 from flcert.training import Recipe
 
 os.environ.setdefault("MPLBACKEND", "agg")

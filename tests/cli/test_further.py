@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flcert import certify, voting
-from flcert.rundir import RunDirectory
+from flcert.runs.directory import RunDirectory
 
 COMMON = ("--clients", 40, "--groups", 9, "--rounds", 4, "--engine", "inline", "-q", "--out", "run")
 ALSO = ("--also", "overlapping", "--also", "runoff", "--also", "collective")
@@ -28,7 +28,7 @@ def test_a_run_tells_all_certificates_of_its_models(flcert, tmp_path):
     assert also["overlapping"]["certified_accuracy"] == own.tolist()  # disjoint groups: the same theorem
     for m, inputs in also["collective"]["inputs"].items():
         assert inputs >= round(own[int(m)] * len(truth))
-    counted = directory.tally()
+    counted = directory.ranks()
     assert np.array_equal(counted.votes, voting.count(votes, 10))
     page = (tmp_path / "run" / "report.html").read_text()
     for name in ("fixed overlapping groups", "run-off election", "whole test set at once"):
@@ -46,13 +46,13 @@ def test_the_run_off_of_a_run_is_that_of_its_models(flcert, tmp_path):
     import torch
 
     from flcert.datasets import load
-    from flcert.pipeline import open_ensemble
+    from flcert.runs.ensemble import open_ensemble
 
     ensemble, inputs = open_ensemble(directory), load("digits", num_clients=40, num_test=60).test_inputs
     ranks = []
     for group in ensemble.model_keys():
         ranks.append(certify.ranked(ensemble.module(group)(torch.from_numpy(inputs)).detach().numpy()))
-    expected, found = certify.tally(ranks), directory.tally()
+    expected, found = certify.count_ranks(ranks), directory.ranks()
     for name in ("votes", "first_wins", "second_wins"):
         assert np.array_equal(getattr(expected, name), getattr(found, name))
     assert expected.num_groups == found.num_groups
@@ -69,10 +69,10 @@ def test_groups_that_really_were_drawn_are_certified_without_probability(flcert,
     assert figures["also"]["overlapping"]["certified_accuracy"] == curve.tolist()
 
 
-def test_spread_groups_are_certified_as_overlapping_and_predict(flcert, tmp_path):
-    assert flcert("run", *COMMON, "--grouping", "spread", "--set", "grouping.copies=3").code == 0
+def test_groups_of_finite_aggregation_are_certified_as_overlapping_and_predict(flcert, tmp_path):
+    assert flcert("run", *COMMON, "--grouping", "finite-aggregation", "--set", "grouping.groups_per_client=3").code == 0
     assert summary(tmp_path)["certificate"] == "overlapping"
-    members = json.loads((tmp_path / "run" / "groups.json").read_text())
+    members = json.loads((tmp_path / "run" / "groups.json").read_text())["groups"]
     served = [sum(user in group for group in members) for user in {user for group in members for user in group}]
     assert set(served) == {3}
     assert flcert("certify", "run").code == 0
@@ -91,12 +91,12 @@ def test_distinct_draws_and_tails_reach_the_certificate(flcert, tmp_path):
     assert (guarantee.distinct, guarantee.tails) == (True, "best")
     counts = voting.count(directory.array("votes"), 10)
     expected = certify.sampled(
-        counts, num_clients=40, group_size=2, alpha=0.05, tails="best", distinct=True, num_groups=30
+        counts, num_clients=40, group_size=2, alpha=0.05, options=certify.SampledOptions(30, "best", distinct=True)
     )
     assert np.array_equal(expected.levels, directory.certificate().levels)
     one = json.loads(flcert("certify", "run", "--tails", "one", "--json").out)
     assert one["guarantee"]["tails"] == "one"
-    groups = json.loads((tmp_path / "run" / "groups.json").read_text())
+    groups = json.loads((tmp_path / "run" / "groups.json").read_text())["groups"]
     assert len({tuple(group) for group in groups}) == 30
 
 
@@ -107,10 +107,16 @@ def test_distinct_draws_and_tails_reach_the_certificate(flcert, tmp_path):
             ("--grouping", "sampled", "--group-size", 2, "--also", "runoff"),
             "certificate 'runoff' is for disjoint groups",
         ),
-        (("--also", "runof"), "certificate.also.0 must be 'overlapping', 'runoff' or 'collective', got 'runof'"),
+        (("--also", "runof"), "unknown certificate 'runof'; did you mean 'runoff'?"),
         (("--also", "runoff", "--set", "recipe.smoothing.copies=3"), "a run-off needs the scores of models"),
-        (("--grouping", "spread", "--set", "grouping.copies=10"), "copies must be in [1, num_groups=9], got 10"),
-        (("--set", "grouping.copies=2"), "grouping.copies goes with grouping.kind spread, got kind 'hashed'"),
+        (
+            ("--grouping", "finite-aggregation", "--set", "grouping.groups_per_client=10"),
+            "groups_per_client must be in [1, num_groups=9]",
+        ),
+        (
+            ("--set", "grouping.groups_per_client=2"),
+            "grouping.groups_per_client goes with grouping.kind finite-aggregation, got kind 'hashed'",
+        ),
         (
             ("--grouping", "sampled", "--group-size", 1, "--groups", 41, "--set", "grouping.distinct=true"),
             "num_groups must be at most 40, as many as there are distinct groups of 1 of the 40 clients, got 41",
@@ -154,7 +160,7 @@ def test_settings_that_do_not_enter_a_certificate_are_refused(flcert):
     sampled = ("--grouping", "sampled", "--group-size", 2, "--out", "p")
     flcert("run", *COMMON, *sampled)
     for arguments, message in (
-        (("run", "--alpha", 2), "alpha has no meaning for disjoint groups, got 2.0; it goes with sampled groups"),
+        (("run", "--alpha", 2), "alpha has no meaning for disjoint groups, got 2.0; it goes with --kind sampled"),
         (("run", "--tails", "both"), "tails has no meaning for disjoint groups, got both"),
         (("run", "--also", "collective", "--alpha", 0.1), "alpha has no meaning for certificate 'collective', got 0.1"),
         (("run", "--also", "collective", "--out", "x.csv"), "counts inputs without naming them; leave out --out x.csv"),

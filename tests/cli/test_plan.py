@@ -5,9 +5,8 @@ from itertools import product
 
 import pytest
 
-from flcert import certify, datasets, plan, presets
+from flcert import certify, grouping, presets
 from flcert.certify.sampled import least_groups
-from flcert.datasets.shapes import SHAPES
 from flcert.training.rounds import participants
 
 
@@ -28,7 +27,7 @@ def test_the_paper_s_mnist(flcert):
     same = planned(flcert, "--preset", "mnist-0.5", "--rounds", 100, "--single-rounds", 1000)["plans"]
     assert len({one["rounds_a_client"] for one in same.values()}) == 1
     assert same["FLCert-D"]["bytes_a_client"] == 100 * 2 * 4 * 139_960
-    assert abs(facts["expected_empty_groups"] - 67.5) < 0.1
+    assert abs(facts["plans"]["FLCert-D"]["expected_empty_groups"] - 67.5) < 0.1
 
 
 def test_all_figures_with_partial_participation(flcert):
@@ -38,7 +37,7 @@ def test_all_figures_with_partial_participation(flcert):
     """
     setting = ("--clients", 1000, "--groups", 200, "--group-size", 10, "--rounds", 100, "--participation", 0.5)
     single = ("--single-rounds", 500, "--beta", 0.2)
-    plans = planned(flcert, *setting, *single, "--copies", 3, "--parameters", 1000)["plans"]
+    plans = planned(flcert, *setting, *single, "--groups-per-client", 3, "--parameters", 1000)["plans"]
     told = {
         name: (one["models_a_client"], round(one["rounds_a_client"], 2), one["largest_level"])
         for name, one in plans.items()
@@ -47,7 +46,7 @@ def test_all_figures_with_partial_participation(flcert):
     assert told == {
         "FLCert-D": (1.0, 55.0, 100),
         "FLCert-P": (2.0, 100.0, level),
-        "spread, 3 groups a client": (3.0, 155.0, 33),
+        "finite aggregation, 3 groups a client": (3.0, 155.0, 33),
         "single global model": (1.0, 100.0, 0),
     }
     assert all(one["bytes_a_client"] == round(8000 * one["rounds_a_client"]) for one in plans.values())
@@ -61,14 +60,14 @@ def test_a_client_s_share_of_the_rounds_is_that_of_training(participation):
         together = [client for client in range(4) if world[client] == world[0]]
         rounds = [participants(len(together), participation, seed=0, round_number=number) for number in range(1, 400)]
         shares.append(sum(0 in chosen for chosen in rounds) / len(rounds))
-    expected = plan.expected_share(4, 1 / 3, participation)
+    expected = grouping.expected_share(4, 1 / 3, participation)
     assert sum(shares) / len(shares) == pytest.approx(expected, abs=0.02)
 
 
 def test_har_with_few_and_with_many_groups(flcert):
     few = planned(flcert, "--preset", "har", "--inputs", 2603)
     assert not few["plans"]["FLCert-P"]["can_certify"]
-    assert few["least_groups_of_p"] > 15
+    assert few["plans"]["FLCert-P"]["least_groups"] > 15
     many = planned(flcert, "--preset", "har", "--groups", 500, "--group-size", 2, "--inputs", 2603)
     assert many["plans"]["FLCert-P"]["largest_level"] == 8
     assert many["plans"]["FLCert-P"]["rounds_a_client"] == pytest.approx(2 * 500 / 30 * 200)
@@ -89,9 +88,9 @@ def test_the_least_number_of_groups_is_where_certificates_begin(num_inputs, alph
 
 
 def test_expected_empty_groups_by_enumeration():
-    sizes = plan.Sizes(num_clients=4, num_groups=3, group_size=1, rounds=1)
     worlds = [(a, b, c, d) for a in range(3) for b in range(3) for c in range(3) for d in range(3)]
-    assert plan.expected_empty_groups(sizes) == pytest.approx(sum(3 - len(set(world)) for world in worlds) / 81)
+    mean = sum(3 - len(set(world)) for world in worlds) / 81
+    assert grouping.Hashed(num_groups=3).expected_empty(4) == pytest.approx(mean)
 
 
 def test_the_table_says_whether_p_can_certify(flcert):
@@ -122,9 +121,22 @@ def test_every_preset_can_be_planned(flcert, name):
     assert planned(flcert, "--preset", name)["plans"]["FLCert-D"]["bytes_a_client"] > 0
 
 
-def test_known_shapes_are_those_of_the_data():
-    federation = datasets.load("digits")
-    assert SHAPES["digits"] == (federation.input_shape, federation.num_labels)
+def test_no_sentence_contradicts_the_table(flcert):
+    """Of 40 groups 0.3 are empty on average: 40 to the nearest whole number vote, and 20 clients are half of them."""
+    told = " ".join(flcert("plan", "--clients", 200, "--groups", 40).out.split())
+    assert "largest certifiable m 20" in told
+    assert "with 40 it is 20." in told
+    for groups in range(1, 61):
+        facts = planned(flcert, "--clients", 60, "--groups", groups)["plans"]["FLCert-D"]
+        assert facts["likely_level"] == certify.disjoint([[facts["likely_votes"], 0]]).levels[0]
+        assert facts["likely_level"] <= facts["largest_level"]
+
+
+@pytest.mark.parametrize(("groups", "of_a_client"), [(8, 1), (9, 2), (20, 3), (21, 4)])
+def test_finite_aggregation_withstands_as_many_clients_as_its_certificate_says(groups, of_a_client):
+    settings = grouping.FiniteAggregation(num_groups=groups, groups_per_client=of_a_client)
+    best = settings.unanimous(100, certify.CertificateSettings(), 1)
+    assert best.levels.tolist() == [groups // 2 // of_a_client]
 
 
 @pytest.mark.parametrize(
@@ -135,10 +147,10 @@ def test_known_shapes_are_those_of_the_data():
         (("--clients", 10, "--groups", 4, "--group-size", 11), "group_size must be in [1, num_clients=10], got 11"),
         (("--clients", 10, "--groups", 4, "--participation", 0), "participation must be in (0, 1], got 0.0"),
         (("--clients", 10, "--groups", 4, "--beta", 2), "beta must be in (0, 1], got 2.0"),
-        (("--clients", 10, "--groups", 4, "--alpha", 2), "alpha must be in (0, 1), got 2.0"),
+        (("--clients", 10, "--groups", 4, "--alpha", 2), "alpha must be less than 1, got 2.0"),
         (("--clients", 10, "--groups", 4, "--inputs", 0), "num_inputs must be in [1"),
         (("--clients", 10, "--groups", 4, "--rounds", 0), "rounds must be in [1"),
-        (("--clients", 10, "--groups", 4, "--selection", "save"), "unknown selection 'save'; did you mean 'safe'?"),
+        (("--clients", 10, "--groups", 4, "--selection", "save"), "selection must be 'safe' or 'paper', got 'save'"),
         (("--preset", "hat"), "unknown preset 'hat'; did you mean 'har'"),
     ],
 )

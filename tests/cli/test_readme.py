@@ -14,8 +14,8 @@ import pytest
 from flcert.aggregators import AGGREGATORS
 from flcert.attacks import ATTACKS
 from flcert.attacks.triggers import TRIGGERS
-from flcert.baselines import BASELINES
-from flcert.config import parse_config
+from flcert.pipeline.baselines import BASELINES
+from flcert.runs.config import parse_config
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -46,7 +46,7 @@ def test_what_it_writes_fits_together(flcert, tmp_path):
     rows = (directory / "certificate.csv").read_text().splitlines()
     assert rows[0] == "input,truth,label,level,abstained"
     assert rows[1] == f"0,{truth[0]},{certificate.labels[0]},{certificate.levels[0]},0"
-    groups = json.loads((directory / "groups.json").read_text())
+    groups = json.loads((directory / "groups.json").read_text())["groups"]
     manifest = json.loads((directory / "manifest.json").read_text())
     assert [len(users) for users in groups] == [entry["clients"] for entry in manifest["groups"]]
     assert sum(map(len, groups)) == 12
@@ -248,7 +248,7 @@ def test_a_broken_file_is_refused(flcert, tmp_path):
 
 
 def test_a_bug_of_ours_is_one_line_and_code_1(flcert, monkeypatch):
-    monkeypatch.setattr("flcert.pipeline.run", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("flcert.pipeline.run.run", lambda *_, **__: 1 / 0)
     result = flcert("run", *SMALL)
     assert result.code == 1
     assert (

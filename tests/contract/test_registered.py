@@ -1,20 +1,25 @@
 """What holds for everything in a registry: a new entry is tested by being registered and given a row here."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from flcert import aggregators, datasets, engines, models
+from flcert import aggregators, attacks, datasets, engines, models
 from flcert.aggregators import Round
+from flcert.core.plugins import build
+from flcert.core.settings import Choice
 from flcert.datasets import Federation
 from flcert.errors import InputError
-from flcert.registry import Choice, build
 from flcert.training import Recipe
 from flcert.training.group import GroupTask, train_group
 from tests import tinydata
 
+ROOT = Path(__file__).parents[2]
 IMAGES = {"num_clients": 10, "num_root": 5, "check": False}
 TEXT = {"num_words": 9, "context": 4, "num_test": 3}
 DATA_OPTIONS = {  # a fixture writes the files and adds where they are
@@ -37,7 +42,6 @@ PARAMETERS = {
 
 FAMILIES = [
     *(("aggregator", aggregators.AGGREGATORS, name, {}) for name in aggregators.AGGREGATORS),
-    *(("data set", datasets.DATASETS, name, {}) for name in datasets.DATASETS),
     *(("model", models.MODELS, name, {"input_shape": MODEL_SHAPES[name], "num_labels": 10}) for name in models.MODELS),
 ]
 
@@ -73,6 +77,83 @@ def options(folder, files):
 def test_an_unknown_option_is_refused_by_name(family, entries, name, context):
     with pytest.raises(InputError, match=f"unknown option of {family} '{name}': 'colour'"):
         build(family, entries, Choice(name=name, options={"colour": "red"}), **context)
+
+
+@pytest.mark.parametrize("name", datasets.DATASETS)
+def test_an_unknown_option_of_a_data_set_is_refused_by_name(name):
+    with pytest.raises(InputError, match=f"unknown option of data set '{name}': 'colour'"):
+        datasets.load(name, colour="red")
+
+
+@pytest.mark.parametrize("name", datasets.DATASETS)
+def test_a_data_set_s_record_is_complete(name):
+    record = datasets.DATASETS[name]
+    assert record.title
+    assert (record.input_shape is None) == (record.num_labels is None) == (name == "folder")
+    if record.files:
+        assert record.files.name == name
+        assert record.files.licence
+        assert (record.users is None) != (record.train_examples is None)
+    if record.train_examples:
+        assert "num_train" in record.options.model_fields
+
+
+@pytest.mark.parametrize("name", datasets.DATASETS)
+def test_every_option_of_a_data_set_is_explained(name):
+    explained = "\n".join(known.__doc__ or "" for known in datasets.DATASETS[name].options.__mro__)
+    options = datasets.DATASETS[name].options.model_fields
+    assert [option for option in options if f"\n        {option}: " not in explained] == []
+
+
+@pytest.fixture(scope="session")
+def long_vocabulary(tmp_path_factory):
+    """As many words as the text sets take by default."""
+    return tinydata.write_words(tmp_path_factory.mktemp("words") / "words.txt", tinydata.many_words(50_000))
+
+
+@pytest.fixture
+def usual_options(options, long_vocabulary):
+    """Options that leave the shape of an input and the number of labels as they are by default."""
+    for name in ("chitchat", "reddit"):
+        kept = {option: value for option, value in options[name].items() if option not in ("num_words", "context")}
+        options[name] = {**kept, "vocabulary": long_vocabulary}
+    return options
+
+
+@pytest.mark.parametrize("name", [name for name in datasets.DATASETS if name != "folder"])
+def test_shape_and_labels_are_those_of_the_record(name, usual_options):
+    record, federation = datasets.DATASETS[name], datasets.load(name, **usual_options[name])
+    assert (federation.input_shape, federation.num_labels) == (record.input_shape, record.num_labels)
+
+
+@pytest.mark.parametrize("name", [name for name, record in datasets.DATASETS.items() if record.backdoor])
+def test_a_data_set_s_backdoor_builds_and_stamps_an_input(name, usual_options):
+    record = datasets.DATASETS[name]
+    attack = attacks.build(Choice(name="backdoor", options=datasets.backdoor(name, usual_options[name])))
+    is_text = "vocabulary" in record.options.model_fields
+    inputs = torch.full((2, *record.input_shape), 1 if is_text else 0.5)
+    poisoned, labels = attack.poison(inputs, torch.tensor([3, 4]), record.num_labels)
+    assert torch.equal(poisoned[:2], inputs)
+    assert (poisoned[2:] != inputs).any(dim=tuple(range(1, inputs.ndim))).all()
+    assert labels.tolist() == [3, 4, attack.target, attack.target]
+
+
+def test_the_documented_data_sets_are_the_recorded_ones():
+    """Names, clients, inputs, labels and licences in the first table of docs/data.md."""
+    lines = (ROOT / "docs" / "data.md").read_text().partition("\n## ")[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+    assert sorted(row[0].strip("`") for row in rows) == sorted(datasets.DATASETS)
+    for name, clients, _, inputs, labels, licence in rows:
+        record = datasets.DATASETS[name.strip("`")]
+        number = record.users or getattr(record.options.model_fields.get("num_clients"), "default", None)
+        assert numbers_in(clients) == ([number] if number else []), name
+        assert numbers_in(inputs) == list(record.input_shape or []), name
+        assert numbers_in(labels) == ([record.num_labels] if record.num_labels else []), name
+        assert record.files is None or licence.startswith(record.files.licence), name
+
+
+def numbers_in(text):
+    return [int(number.replace(",", "")) for number in re.findall(r"[\d,]+", text)]
 
 
 @pytest.mark.parametrize("name", datasets.DATASETS)

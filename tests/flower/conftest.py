@@ -3,6 +3,7 @@
 import logging
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -50,15 +51,35 @@ def train(settings, tmp_path):
 
     data = federation(NUM_CLIENTS)
     standard = {
-        "groups": NUM_GROUPS,
-        "clients": NUM_CLIENTS,
+        "registered": NUM_CLIENTS,
         "users": flower.by_query(),
         "recipe": recipe(settings),
-        "test": (data.test_inputs[:60], data.test_labels[:60]),
+        "inputs": data.test_inputs[:60],
+        "labels": data.test_labels[:60],
         "num_labels": data.num_labels,
+        "groups": NUM_GROUPS,
         "directory": tmp_path / "run",
         "timeout": 0.3,
         "wait": 0.0,
         "poll": 0.01,
     }
-    return lambda grid, **options: flower.train(grid, **{**standard, **options})
+
+    def call(grid, **changes):
+        """Each setting goes into the object that has it."""
+        given = {**standard, **changes}
+        unused = set(given)
+
+        def made(kind, **others):
+            known = {field.name for field in fields(kind)} & set(given)
+            unused.difference_update(known)
+            return kind(**{name: given[name] for name in known}, **others)
+
+        clients, test, learning = made(flower.Clients), made(flower.TestSet), made(flower.Learning)
+        options = made(flower.Options, timing=made(flower.Timing))
+        assert unused == {"groups", "directory"}
+        groups, directory = given["groups"], given["directory"]
+        return flower.train(
+            grid, clients, groups=groups, test=test, directory=directory, learning=learning, options=options
+        )
+
+    return call

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from digits_app.task import federation
 
-from flcert.config import Sampled
-from flcert.rundir import RunDirectory
+from flcert.grouping import Sampled
+from flcert.runs.directory import RunDirectory
 from tests.flower.conftest import NUM_CLIENTS
 
-GROUPINGS = {"hashed": 4, "sampled": Sampled(kind="sampled", num_groups=15, group_size=3)}
+GROUPINGS = {"hashed": 4, "sampled": Sampled(num_groups=15, group_size=3)}
 
 
 @pytest.mark.parametrize("kind", GROUPINGS)
@@ -18,7 +18,7 @@ def test_certify_predict_and_report_work_on_it(kind, network, train, flcert, tmp
     result = train(network({3: "nan"}), groups=GROUPINGS[kind])
     data = federation(NUM_CLIENTS)
     certified = json.loads(flcert("certify", result.directory, "--json").out)
-    assert certified["certified_accuracy"] == result.summary["certified_accuracy"]
+    assert certified["certified_accuracy"] == list(result.summary.certified_accuracy)
     np.save(tmp_path / "inputs.npy", data.test_inputs[:60])
     predicted = json.loads(flcert("predict", result.directory, tmp_path / "inputs.npy", "--json").out)
     assert predicted["levels"] == RunDirectory.open(result.directory).certificate().levels.tolist()

@@ -7,9 +7,9 @@ import pytest
 from digits_app.task import federation, recipe
 
 from flcert import training
-from flcert.config import Hashed
-from flcert.pipeline import open_ensemble
-from flcert.rundir import RunDirectory
+from flcert.grouping import Hashed
+from flcert.runs.directory import RunDirectory
+from flcert.runs.ensemble import open_ensemble
 from tests.flower.deployment import Deployment, wait_for
 from tests.flower.models import model_bytes
 
@@ -48,9 +48,9 @@ def outcome(directory):
     """Models of a run, and why replies were dropped, by client."""
     run = RunDirectory.open(directory)
     dropped = {}
-    for entry in run.manifest()["groups"]:
-        for one in entry["dropped"]:
-            dropped.setdefault(one["user"], []).append(one["reason"])
+    for entry in run.manifest().groups:
+        for one in entry.dropped:
+            dropped.setdefault(one.user, []).append(one.reason)
     return model_bytes(open_ensemble(run)), dropped
 
 

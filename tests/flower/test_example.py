@@ -15,9 +15,9 @@ import pytest
 from digits_app.task import federation
 
 from flcert import Recipe, training
-from flcert.config import Hashed
-from flcert.pipeline import open_ensemble
-from flcert.rundir import RunDirectory
+from flcert.grouping import Hashed
+from flcert.runs.directory import RunDirectory
+from flcert.runs.ensemble import open_ensemble
 from tests.flower.conftest import EXAMPLE
 from tests.flower.deployment import free_port
 from tests.flower.models import model_bytes

@@ -16,8 +16,9 @@ from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from flcert import flower
 from flcert.errors import InputError, RunError
-from flcert.flower import GroupGrid
-from flcert.rundir import RunDirectory
+from flcert.flower import Exchange, GroupGrid
+from flcert.runs.directory import RunDirectory
+from flcert.runs.records import DroppedReply
 from tests.flower.faulty_client import FAULTS
 from tests.flower.models import group_of, model_bytes
 
@@ -60,11 +61,11 @@ def test_whatever_a_client_sends_other_groups_keep_their_bytes(fault, network, t
     result = train(network({VICTIM: fault}))
     group, changed = check_others(result.ensemble, untouched)
     assert changed
-    dropped = RunDirectory.open(result.directory).manifest()["groups"][group]["dropped"]
+    dropped = RunDirectory.open(result.directory).manifest().groups[group].dropped
     if fault in USED:
-        assert not any(one["round"] == 1 for one in dropped)
+        assert not any(one.round == 1 for one in dropped)
     else:
-        assert dropped == [{"round": n, "user": "client-0003", "reason": REASONS[fault]} for n in (1, 2, 3)]
+        assert list(dropped) == [DroppedReply(round=n, user="client-0003", reason=REASONS[fault]) for n in (1, 2, 3)]
 
 
 def test_every_fault_that_a_process_survives_is_tried():
@@ -82,8 +83,8 @@ def test_a_client_that_never_answers_is_dropped_after_the_timeout(network, train
     result = train(network(silent=[VICTIM]), timeout=0.1)
     group, changed = check_others(result.ensemble, untouched)
     assert changed
-    dropped = RunDirectory.open(result.directory).manifest()["groups"][group]["dropped"]
-    assert [(one["round"], one["reason"]) for one in dropped] == [(n, "no reply within 0.1 seconds") for n in (1, 2, 3)]
+    dropped = RunDirectory.open(result.directory).manifest().groups[group].dropped
+    assert [(one.round, one.reason) for one in dropped] == [(n, "no reply within 0.1 seconds") for n in (1, 2, 3)]
 
 
 class OnItsOwn(FedAvg):
@@ -99,9 +100,9 @@ class OnItsOwn(FedAvg):
 def test_a_client_that_never_answers_is_recorded_by_a_strategy_that_does_not_wait_too(network, train):
     result = train(network(silent=[VICTIM]), strategy=OnItsOwn)
     group = group_of(result.ensemble, VICTIM)
-    dropped = [one["dropped"] for one in RunDirectory.open(result.directory).manifest()["groups"]]
-    told = [{"round": n, "user": "client-0003", "reason": "no reply until the end"} for n in (1, 2, 3)]
-    assert dropped == [told if number == group else [] for number in range(len(dropped))]
+    dropped = [one.dropped for one in RunDirectory.open(result.directory).manifest().groups]
+    told = tuple(DroppedReply(round=n, user="client-0003", reason="no reply until the end") for n in (1, 2, 3))
+    assert dropped == [told if number == group else () for number in range(len(dropped))]
 
 
 def test_a_group_of_which_nobody_answers_fails_alone_and_is_charged(network, train, untouched):
@@ -142,7 +143,7 @@ def test_a_run_of_which_no_group_has_a_model_fails(network, train):
 def test_a_group_cannot_reach_another_group_s_nodes(network):
     grid = network()
     mine, other = list(grid.get_node_ids())[:2]
-    view = GroupGrid(grid, {"ann": mine}, reference={})
+    view = GroupGrid(grid, {"ann": mine}, Exchange({}))
     assert view.get_node_ids() == [mine]
     assert [node.node_id for node in view.get_nodes()] == [mine]
     with pytest.raises(RunError, match="is not of this group; nothing was sent"):
@@ -157,7 +158,7 @@ def test_a_group_cannot_reach_another_group_s_nodes(network):
 def test_a_reply_in_another_node_s_name_is_dropped(network):
     grid = network()
     mine, other = list(grid.get_node_ids())[:2]
-    view = GroupGrid(grid, {"ann": mine}, reference={})
+    view = GroupGrid(grid, {"ann": mine}, Exchange({}))
     (name,) = view.push_messages([Message(RecordDict(), mine, MessageType.QUERY)])
     grid.waiting[name].metadata.__dict__["_src_node_id"] = other
     assert view.pull_messages([name]) == []
@@ -166,7 +167,7 @@ def test_a_reply_in_another_node_s_name_is_dropped(network):
 
 def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_stopped(network, monkeypatch):
     monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda _: None)
-    view = GroupGrid(network(), {"ann": 1}, reference={})
+    view = GroupGrid(network(), {"ann": 1}, Exchange({}))
     with pytest.raises(RunError, match="waits for more nodes than the 1 that take part"):
         sample_nodes(view, min_available_nodes=2, sample_size=1)
 
@@ -197,7 +198,7 @@ def test_one_wrapped_strategy_or_container_cannot_serve_two_groups(network, trai
     [
         ({"groups": 0}, "groups must be a number from 1, or settings of a grouping, got 0"),
         ({"groups": "4"}, "groups must be a number from 1, or settings of a grouping, got '4'"),
-        ({"clients": 9.0}, "clients must be a whole number or a list of user ids, got 9.0"),
+        ({"registered": 9.0}, "clients must be a whole number or a list of user ids, got 9.0"),
         ({"users": flower.by_name}, r"users must be what by_name\(\) returns, got by_name itself"),
     ],
     ids=["no groups", "groups as text", "clients as float", "users not called"],

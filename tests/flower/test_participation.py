@@ -6,9 +6,9 @@ import pytest
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
-from flcert.config import Sampled
-from flcert.flower import GroupGrid
+from flcert.flower import Exchange, GroupGrid
 from flcert.flower.grid import PATIENCE
+from flcert.grouping import Sampled
 from flcert.training import Recipe
 from flcert.training.rounds import participants
 from tests.flower.models import model_bytes
@@ -44,7 +44,7 @@ def test_the_draw_does_not_depend_on_the_process_or_on_other_groups(network, tra
 def test_a_round_in_which_all_who_were_drawn_are_absent_passes_without_them(evaluates, network):
     grid = network()
     node = next(iter(grid.get_node_ids()))
-    view = GroupGrid(grid, {"ann": None, "bob": node}, reference={}, participation=0.5, seed=3)
+    view = GroupGrid(grid, {"ann": None, "bob": node}, Exchange({}, participation=0.5, seed=3))
     drawn = []
     for _ in range(8):
         nodes = list(view.get_node_ids())
@@ -59,7 +59,7 @@ def test_a_round_in_which_all_who_were_drawn_are_absent_passes_without_them(eval
 
 
 def test_a_group_whose_members_are_all_absent_passes_any_number_of_rounds(network):
-    view = GroupGrid(network(), {"ann": None}, reference={})
+    view = GroupGrid(network(), {"ann": None}, Exchange({}))
     for _ in range(PATIENCE):
         for _ in "train", "evaluate":
             assert [view.get_node_ids(), view.get_node_ids()] == [[], []]
@@ -79,7 +79,7 @@ def names_of_groups(network, train, tmp_path, **options):
         return honest(message, context)
 
     grid.app = listening
-    groups = Sampled(kind="sampled", num_groups=20, group_size=2, **options)
+    groups = Sampled(num_groups=20, group_size=2, **options)
     train(grid, groups=groups, recipe=Recipe(rounds=1), directory=tmp_path / str(options))
     return {frozenset(clients): name for name, clients in heard.items()}
 

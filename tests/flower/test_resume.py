@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from flwr.serverapp.strategy import FedAvg, Krum
 
-from flcert.config import Sampled
 from flcert.errors import InputError
-from flcert.rundir import RunDirectory
+from flcert.grouping import Sampled
+from flcert.runs.directory import RunDirectory
 from flcert.training import Recipe
 from tests.flower.models import group_of, model_bytes
 
@@ -25,7 +25,7 @@ def test_a_finished_run_trains_nobody_again(network, train):
     assert trained_by(again) == set()
     assert (second.ensemble.trained, second.ensemble.reused) == (0, first.ensemble.trained)
     assert {path.name: path.read_bytes() for path in first.directory.iterdir() if path.name in before} == before
-    assert any(entry["dropped"] for entry in RunDirectory.open(second.directory).manifest()["groups"])
+    assert any(entry.dropped for entry in RunDirectory.open(second.directory).manifest().groups)
 
 
 def test_a_server_that_is_stopped_goes_on_where_it_was(network, train, tmp_path):
@@ -111,7 +111,7 @@ def test_another_setting_does_not_take_over_a_directory(options, network, train)
 
 def test_the_same_sampled_group_drawn_twice_is_trained_once(network, train):
     grid = network()
-    twice = Sampled(kind="sampled", num_groups=60, group_size=1)
+    twice = Sampled(num_groups=60, group_size=1)
     result = train(grid, groups=twice)
     assert result.ensemble.trained == 9 < 60
     assert len([kind for _, kind in grid.log if kind == "train"]) == 9 * 3

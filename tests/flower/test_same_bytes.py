@@ -7,17 +7,17 @@ from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 from flcert import training
-from flcert.config import Enumerated, Hashed, Sampled, Spread
-from flcert.registry import Choice
+from flcert.core.settings import Choice
+from flcert.grouping import Enumerated, FiniteAggregation, Hashed, Sampled
 from flcert.training import Recipe
 from tests.flower.conftest import NUM_CLIENTS
 from tests.flower.models import model_bytes
 
 GROUPINGS = {
     "hashed": Hashed(num_groups=4),
-    "sampled": Sampled(kind="sampled", num_groups=12, group_size=2),
-    "enumerated": Enumerated(kind="enumerated", group_size=8),
-    "spread": Spread(kind="spread", num_groups=4),
+    "sampled": Sampled(num_groups=12, group_size=2),
+    "enumerated": Enumerated(group_size=8),
+    "finite aggregation": FiniteAggregation(num_groups=4),
 }
 
 

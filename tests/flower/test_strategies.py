@@ -8,11 +8,11 @@ import torch
 from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAvg
 
-from flcert.config import Sampled
+from flcert.core.settings import Choice
 from flcert.errors import InputError
 from flcert.flower.strategy import described
-from flcert.registry import Choice
-from flcert.rundir import RunDirectory
+from flcert.grouping import Sampled
+from flcert.runs.directory import RunDirectory
 from flcert.training import Recipe
 from tests.flower.models import model_bytes
 
@@ -36,11 +36,11 @@ def test_a_strategy_trains_every_group(name, network, train, tmp_path):
     result = train(network(), strategy=FACTORIES[name])
     assert not result.ensemble.failures
     assert result.ensemble.trained == sum(size > 0 for size in result.ensemble.grouping.sizes)
-    assert not result.ensemble.diverged()
+    assert not result.ensemble.diverged
     average = train(network(), strategy=FedAvg, directory=tmp_path / "average")
     assert (model_bytes(result.ensemble) == model_bytes(average.ensemble)) == (name in SAME_AS_FEDAVG)
     recorded = RunDirectory.open(result.directory)
-    assert recorded.manifest()["network"]["strategy"].startswith(f"{name}(")
+    assert recorded.manifest().network.strategy.startswith(f"{name}(")
     assert recorded.config().recipe.aggregator.name == "flower"
 
 
@@ -50,7 +50,7 @@ def test_a_group_has_clients_enough_for_these_tests(network, train):
 
 @pytest.mark.timeout(60)
 def test_a_group_of_one_trains_although_flower_s_minimum_is_two(network, train):
-    result = train(network(), strategy=FedAvg, groups=Sampled(kind="sampled", num_groups=2, group_size=1))
+    result = train(network(), strategy=FedAvg, groups=Sampled(num_groups=2, group_size=1))
     assert (result.ensemble.trained, result.ensemble.failures) == (2, {})
 
 
@@ -107,8 +107,8 @@ def test_a_group_s_key_has_its_own_strategy(network, train):
 
 
 def test_sampled_groups_must_have_strategies_alike(network, train):
-    groups = Sampled(kind="sampled", num_groups=4, group_size=2)
-    with pytest.raises(InputError, match=r"sampled groups must all train alike: .* made 4 different strategies"):
+    groups = Sampled(num_groups=4, group_size=2)
+    with pytest.raises(InputError, match=r"must all train alike: .* made 4 different strategies"):
         train(network(), strategy=numbered(3), groups=groups)
 
 

@@ -7,8 +7,8 @@ from digits_app.task import federation
 
 from flcert import flower
 from flcert.errors import InputError, RunError
-from flcert.flower.users import connected
-from flcert.rundir import RunDirectory
+from flcert.flower.connect import connected
+from flcert.runs.directory import RunDirectory
 from tests.flower.conftest import NUM_CLIENTS
 from tests.flower.models import model_bytes
 
@@ -37,24 +37,26 @@ def test_a_node_without_an_id_ends_the_run(users, network):
     grid.names = dict.fromkeys(grid.contexts, "same")
     grid.keys[node], grid.names[node] = b"", ""
     with pytest.raises(RunError, match=rf"node {node} has no user id \(1 of 9 nodes\)"):
-        connected(grid, users, NUM_CLIENTS)
+        connected(grid, flower.Clients(NUM_CLIENTS, users))
 
 
 def test_a_client_that_does_not_tell_who_it_is_ends_the_run(network):
     with pytest.raises(RunError, match="has no user id"):
-        connected(network(), flower.by_query("another-key"), NUM_CLIENTS)
+        connected(network(), flower.Clients(NUM_CLIENTS, flower.by_query("another-key")))
 
 
 @pytest.mark.parametrize("clients", [NUM_CLIENTS, IDS], ids=["number", "list"])
 def test_an_id_that_two_nodes_have_ends_the_run(clients, network):
     with pytest.raises(RunError, match="user id 'client-0000' belongs to more than one node"):
-        connected(network(), lambda grid: dict.fromkeys(grid.get_node_ids(), "client-0000"), clients, wait=0)
+        connected(
+            network(), flower.Clients(clients, lambda grid: dict.fromkeys(grid.get_node_ids(), "client-0000")), wait=0
+        )
 
 
 @pytest.mark.parametrize("expected", [NUM_CLIENTS - 1, NUM_CLIENTS + 1])
 def test_too_few_or_too_many_nodes_end_the_run(expected, network):
     with pytest.raises(RunError, match=f"{expected} clients are expected, but {NUM_CLIENTS} nodes are connected"):
-        connected(network(), flower.by_query(), expected, wait=0)
+        connected(network(), flower.Clients(expected, flower.by_query()), wait=0)
 
 
 def test_nodes_that_come_late_are_waited_for(network):
@@ -69,7 +71,7 @@ def test_nodes_that_come_late_are_waited_for(network):
         return list(grid.contexts)
 
     grid.get_node_ids = get_node_ids
-    assert list(connected(grid, flower.by_query(), NUM_CLIENTS, wait=30, poll=0.01)) == IDS
+    assert list(connected(grid, flower.Clients(NUM_CLIENTS, flower.by_query()), wait=30, poll=0.01)) == IDS
 
 
 def test_strangers_are_not_taken_for_those_on_a_list_who_come_late(network):
@@ -84,14 +86,14 @@ def test_strangers_are_not_taken_for_those_on_a_list_who_come_late(network):
         return list(grid.contexts)
 
     grid.get_node_ids = get_node_ids
-    assert connected(grid, flower.by_query(), IDS[:5], wait=30, poll=0.01)["client-0003"] == late
+    assert connected(grid, flower.Clients(IDS[:5], flower.by_query()), wait=30, poll=0.01)["client-0003"] == late
 
 
 def test_a_list_leaves_strangers_out_and_names_who_is_missing(network):
-    found = connected(network(), flower.by_query(), IDS[:5])
+    found = connected(network(), flower.Clients(IDS[:5], flower.by_query()))
     assert list(found) == IDS[:5]
     with pytest.raises(RunError, match="1 of 10 clients are not connected, such as 'zoe'"):
-        connected(network(), flower.by_query(), [*IDS, "zoe"], wait=0)
+        connected(network(), flower.Clients([*IDS, "zoe"], flower.by_query()), wait=0)
 
 
 @pytest.mark.parametrize(
@@ -107,22 +109,22 @@ def test_a_list_leaves_strangers_out_and_names_who_is_missing(network):
 )
 def test_wrong_expectations_are_refused(clients, options, message, network):
     with pytest.raises(InputError, match=message):
-        connected(network(), flower.by_query(), clients, **options)
+        connected(network(), flower.Clients(clients, flower.by_query(), **options))
 
 
 def test_an_absent_client_stays_in_its_group_and_moves_nobody_else(network, train, tmp_path):
-    everybody = train(network(), clients=IDS, directory=tmp_path / "all").ensemble
+    everybody = train(network(), registered=IDS, directory=tmp_path / "all").ensemble
     grid = network()
     gone = next(node for node, context in grid.contexts.items() if context.node_config["partition-id"] == 3)
     del grid.contexts[gone]
-    result = train(grid, clients=IDS, absent=1)
+    result = train(grid, registered=IDS, absent=1)
     manifest = RunDirectory.open(result.directory).manifest()
-    assert manifest["network"]["absent"] == ["client-0003"]
+    assert list(manifest.network.absent) == ["client-0003"]
     assert result.guarantee.num_clients == NUM_CLIENTS
-    for group, entry in enumerate(manifest["groups"]):
+    for group, entry in enumerate(manifest.groups):
         changed = model_bytes(everybody)[group] != model_bytes(result.ensemble)[group]
         assert changed == (3 in everybody.grouping.members[group])
-        told = [(one["round"], one["user"], one["reason"]) for one in entry["dropped"]]
+        told = [(one.round, one.user, one.reason) for one in entry.dropped]
         assert told == ([(n, "client-0003", "not connected") for n in (1, 2, 3)] if changed else [])
 
 

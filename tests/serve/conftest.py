@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from flcert.config import load_config
+from flcert.core.store import Store
 from flcert.engines import Inline
-from flcert.pipeline import run
-from flcert.store import Store
+from flcert.pipeline.run import run
+from flcert.runs.config import load_config
 
 DIGITS = ("data.options.num_clients=60", "grouping.num_groups=15", "recipe.rounds=8")
 SAMPLED = (

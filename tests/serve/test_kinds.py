@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 
 from flcert import certify
-from flcert.config import load_config
+from flcert.core.store import Store
 from flcert.datasets import load
 from flcert.engines import Inline
 from flcert.errors import InputError
-from flcert.pipeline import run
-from flcert.rundir import RunDirectory
+from flcert.pipeline.run import run
+from flcert.runs.config import load_config
+from flcert.runs.directory import RunDirectory
+from flcert.runs.guarantees import guarantee_of_run
 from flcert.serve.service import Service
-from flcert.store import Store
 
 KINDS = {
-    "spread": ["grouping.kind=spread", "grouping.num_groups=8"],
+    "finite aggregation": ["grouping.kind=finite-aggregation", "grouping.num_groups=8"],
     "enumerated": ["grouping.kind=enumerated", "grouping.group_size=2", "data.options.num_clients=7"],
     "compressed": ["grouping.num_groups=8", "compression=int8"],
     "smoothed": ["grouping.num_groups=4", "recipe.smoothing.copies=3", "recipe.smoothing.sigma=0.3"],
@@ -52,11 +53,11 @@ def test_the_service_answers_as_the_run_did(kind, tmp_path):
 
 def test_the_test_set_is_shown_under_the_certificate_that_is_served(sampled_directory):
     directory = RunDirectory.open(sampled_directory)
-    own, other = Service(directory), Service(directory, "overlapping")
+    own, other = Service(directory), Service(directory, guarantee_of_run(directory, "overlapping"))
     expected = certify.overlapping(directory.array("votes"), directory.members(), num_clients=60)
     curve = certify.certified_accuracy(expected, directory.truth())
     assert other.info()["test"]["certified_accuracy"] == curve.tolist()
-    assert own.info()["test"]["certified_accuracy"] == directory.summary()["certified_accuracy"]
+    assert own.info()["test"]["certified_accuracy"] == list(directory.summary().certified_accuracy)
     for one in other.chosen_inputs():
         assert one["level"] == expected.levels[one["position"]]
 

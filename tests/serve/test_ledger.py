@@ -10,9 +10,10 @@ import pytest
 from flcert import certify, voting
 from flcert.datasets import load
 from flcert.errors import InputError, RunError
-from flcert.rundir import RunDirectory
+from flcert.runs.directory import RunDirectory
 from flcert.serve.ledger import Ledger
 from flcert.serve.service import Service
+from tests.theory.exact import sampled
 
 INPUTS = load("digits", num_clients=60).test_inputs
 ALPHA, PREDICTIONS = 0.05, 12
@@ -28,7 +29,7 @@ def expected_levels(directory, rows):
     """Theorem 1 with alpha shared by all predictions that are promised."""
     votes = RunDirectory.open(directory).array("votes")[:, rows]
     counts = voting.count(votes, 10)
-    return certify.sampled(counts, num_clients=60, group_size=4, alpha=ALPHA, num_inputs=PREDICTIONS, num_groups=80)
+    return sampled(counts, num_clients=60, group_size=4, alpha=ALPHA, num_inputs=PREDICTIONS, num_groups=80)
 
 
 def test_each_answer_takes_an_equal_part_and_a_restart_forgets_nothing(sampled_directory, serving, tmp_path):
@@ -86,8 +87,17 @@ MISTAKES = {
     ("--alpha", "0.05"): "give --alpha (of all answers together) and --predictions",
     ("--alpha", "1.5", "--predictions", "5"): "alpha must be less than 1, got 1.5",
     ("--alpha", "0.05", "--predictions", "0"): "predictions must be greater than 0, got 0",
-    ("--certificate", "best"): "certificate must be own or overlapping, got 'best'",
-    ("--certificate", "overlapping", "--alpha", "0.1"): "this one needs no probability",
+    ("--certificate", "runoff"): "certificate 'runoff' is for disjoint groups, got groups of kind 'sampled'",
+    (
+        "--certificate",
+        "best",
+    ): "unknown certificate 'best' (known: collective, disjoint,",
+    (
+        "--certificate",
+        "overlapping",
+        "--alpha",
+        "0.1",
+    ): "is for certificates of groups drawn at random; this one needs none",
 }
 
 
@@ -105,7 +115,7 @@ def test_mistakes_with_alpha_get_a_clear_error(flcert, sampled_directory, tmp_pa
         (("--token-file", "nowhere"), "cannot read the token file nowhere: No such file"),
         (("--token-file", "short"), "must be one word of at least 16 ASCII characters"),
         (("--host", "256.0.0.1"), "cannot listen on 256.0.0.1:8000"),
-        (("--alpha", "0.1"), "is for certificates of sampled groups"),
+        (("--alpha", "0.1"), "is for certificates of groups drawn at random"),
         (("--port", "99999"), "port must be in [0, 65535], got 99999"),
         (("--concurrency", "0"), "concurrency must be at least 1, got 0"),
     ],
@@ -173,7 +183,7 @@ def test_the_account_is_of_alpha_also_for_a_run_that_was_certified_to_the_letter
     manifest["guarantee"]["selection"] = "paper"
     (copy / "manifest.json").write_text(json.dumps(manifest))
     directory = RunDirectory.open(copy)
-    service = Service(directory, "own", Ledger(tmp_path / "ledger.json", "these", ALPHA, PREDICTIONS))
+    service = Service(directory, None, Ledger(tmp_path / "ledger.json", "these", ALPHA, PREDICTIONS))
     levels = [one["level"] for one in service.predict(INPUTS[:12])["predictions"]]
     assert levels == expected_levels(sampled_directory, list(range(12))).levels.tolist()
 

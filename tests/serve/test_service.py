@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from flcert.datasets import load
-from flcert.rundir import RunDirectory
+from flcert.runs.directory import RunDirectory
 
 INPUTS = load("digits", num_clients=60).test_inputs
 JSON = {"Content-Type": "application/json"}

@@ -11,11 +11,12 @@ import torch
 from torch.nn import functional
 
 from flcert import models
-from flcert.config import load_config
+from flcert.core.settings import Choice
 from flcert.datasets import load
 from flcert.engines import Processes, Workers
-from flcert.registry import Choice
+from flcert.runs.config import load_config
 from flcert.training import Recipe
+from flcert.training.context import Context
 from flcert.training.group import GroupTask, train_group
 from flcert.training.train import train_groups
 from flcert.voting import count, winners
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 def trained(config, federation, grouping, store):
     """Votes on the test set, (groups x inputs), of the groups that have a model."""
     with Workers(Processes(), federation) as workers:
-        ensemble = train_groups(workers, grouping, config.recipe, store)
+        ensemble = train_groups(Context(workers, store), grouping, config.recipe)
     votes = ensemble.votes(federation.test_inputs)
     return votes[(votes >= 0).all(axis=1)]
 

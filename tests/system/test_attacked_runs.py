@@ -8,16 +8,16 @@ import torch
 
 from flcert import attacks, voting
 from flcert.attacks import ATTACKS, triggers
-from flcert.certify import certified_accuracy, disjoint
+from flcert.certify import Disjoint, Evidence, certified_accuracy, disjoint
+from flcert.core.settings import Choice
+from flcert.core.store import Store
 from flcert.datasets import load
 from flcert.engines import Inline, Workers
-from flcert.evaluation import evaluate_attack
 from flcert.grouping import hashed
-from flcert.guarantee import Guarantee
-from flcert.registry import Choice
-from flcert.store import Store
+from flcert.pipeline.attack import evaluate_attack
+from flcert.pipeline.results import Certified
 from flcert.training import Recipe
-from flcert.training.fill import silent
+from flcert.training.context import Context
 from flcert.training.train import train_groups
 
 FEDERATION = load("digits", num_clients=45, num_test=150)
@@ -29,7 +29,7 @@ MALICIOUS = 3
 def votes_of(rule, store, plan=None):
     recipe = Recipe(rounds=6, aggregator=Choice(name=rule))
     with Workers(Inline(), FEDERATION) as workers:
-        ensemble = train_groups(workers, GROUPING, recipe, store, attack=plan)
+        ensemble = train_groups(Context(workers, store), GROUPING, recipe, plan)
     return ensemble.votes(FEDERATION.test_inputs), ensemble
 
 
@@ -89,9 +89,11 @@ def test_figures_of_an_attack_are_what_their_names_say(tmp_path):
     plan = attacks.plan(choice, MALICIOUS, FEDERATION.ids)
     recipe = Recipe(rounds=6)
     with Workers(Inline(), FEDERATION) as workers:
-        without = train_groups(workers, GROUPING, recipe, store)
-        guarantee = Guarantee.of(GROUPING, num_failed=0, alpha=0.001, selection="safe")
-        figures, under = evaluate_attack(workers, without, plan, guarantee, store, silent)
+        context = Context(workers, store)
+        without = train_groups(context, GROUPING, recipe)
+        evidence = Evidence.of_votes(without.votes(FEDERATION.test_inputs), 10)
+        found = Certified(Disjoint(), evidence, disjoint(evidence.counts), {})
+        figures, under = evaluate_attack(context, without, plan, found)
     stamp = triggers.build(Choice(name="corner"))
     stamped = stamp(torch.from_numpy(FEDERATION.test_inputs)).numpy()
     clean, harmed = (voting.count(one.votes(FEDERATION.test_inputs), 10) for one in (without, under))
@@ -99,16 +101,16 @@ def test_figures_of_an_attack_are_what_their_names_say(tmp_path):
     certificate = disjoint(clean)
     changed = voting.winners(clean) != voting.winners(harmed)
     kept = certificate.levels >= MALICIOUS
-    assert figures["changed"] == changed.sum() > 0
-    assert (figures["certified"], figures["certified_changed"]) == (kept.sum(), (changed & kept).sum())
-    assert figures["certified"] != (disjoint(harmed).levels >= MALICIOUS).sum()
+    assert figures.changed == changed.sum() > 0
+    assert (figures.certified, figures.certified_changed) == (kept.sum(), (changed & kept).sum())
+    assert figures.certified != (disjoint(harmed).levels >= MALICIOUS).sum()
     on_stamped = [voting.count(one.votes(stamped), 10) for one in (without, under)]
     rates = [float((voting.winners(counts)[others] == target).mean()) for counts in on_stamped]
-    assert [figures["success_rate_without_attack"], figures["success_rate_under_attack"]] == rates
+    assert [figures.success_rate_without_attack, figures.success_rate_under_attack] == rates
     everyone = float((voting.winners(on_stamped[1]) == target).mean())
     assert rates[1] != everyone  # inputs whose label is the target would count as successes
     proved = certified_accuracy(disjoint(on_stamped[0]), truth).tolist()
-    assert figures["certified_accuracy_on_stamped_inputs"] == proved
+    assert list(figures.certified_accuracy_on_stamped_inputs) == proved
     assert proved != certified_accuracy(disjoint(on_stamped[1]), truth).tolist()
 
 

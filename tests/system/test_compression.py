@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from flcert.datasets import load
-from flcert.pipeline import open_ensemble
-from flcert.rundir import RunDirectory
+from flcert.runs.directory import RunDirectory
+from flcert.runs.ensemble import open_ensemble
 from flcert.training.compression import compressed, expanded
 
 COMMON = ("--clients", 40, "--groups", 12, "--rounds", 4, "--engine", "inline", "-q")
@@ -50,7 +50,7 @@ def test_a_run_that_is_told_to_compress_ends_with_the_same_bytes(flcert, trained
         "reused": len(list((trained / "models").iterdir())),
         "damaged": 0,
     }
-    for name in ("votes.npy", "certificate.npz", "summary.json", "runoff.npz", "models/group-00001.safetensors"):
+    for name in ("votes.npy", "certificate.npz", "summary.json", "ranks.npz", "models/group-00001.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run-int8" / name).read_bytes()
 
 

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from distributed import Client
 
+from flcert.core.store import Store
+from flcert.dask_worker.child import Child, UnfitWorkerError
+from flcert.dask_worker.facts import facts
+from flcert.dask_worker.holder import Holder
 from flcert.engines import Dask, Processes, Workers
 from flcert.errors import RunError
-from flcert.remote.child import Child, UnfitWorkerError
-from flcert.remote.facts import facts
-from flcert.remote.holder import Holder
-from flcert.store import Store
 from tests.dask_cluster import running, set_variable, wait_until
 from tests.saboteur import MODE
 from tests.system.test_interruption import contents

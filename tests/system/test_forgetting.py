@@ -6,7 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
+from flcert.core.store import Entry, Store
 from flcert.datasets import load
+from flcert.runs.directory import RunDirectory
 
 COMMON = ("--groups", 6, "--rounds", 3, "--engine", "inline", "-q")
 
@@ -40,12 +42,15 @@ def bytes_of(run):
 
 @pytest.mark.parametrize(
     "kind",
-    [("hashed", "--also", "runoff", "--set", "recipe.evaluate_at=[1]"), ("spread", "--set", "grouping.copies=2")],
+    [
+        ("hashed", "--also", "runoff", "--set", "recipe.evaluate_at=[1]"),
+        ("finite-aggregation", "--set", "grouping.groups_per_client=2"),
+    ],
 )
 def test_the_bytes_are_those_of_a_run_that_never_had_the_client(flcert, folder, tmp_path, kind):
     run(flcert, folder, "with", "--grouping", *kind)
     forgotten = ("client-0003", "client-0011")
-    groups = json.loads((tmp_path / "with" / "groups.json").read_text())
+    groups = json.loads((tmp_path / "with" / "groups.json").read_text())["groups"]
     held = [tuple(members) for members in groups if set(members) & set(forgotten)]
     stored = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
     done = flcert("forget", "with", *forgotten, "--engine", "inline", "-q", "--json")
@@ -83,7 +88,7 @@ def test_a_forgotten_run_that_was_stopped_keeps_the_old_one_until_it_is_complete
     run(flcert, folder, "run")
     before = bytes_of(tmp_path / "run")
     with monkeypatch.context() as broken:
-        broken.setattr("flcert.forgetting._take_place", stopped)
+        broken.setattr("flcert.pipeline.forget._take_place", stopped)
         assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 130
     assert bytes_of(tmp_path / "run") == before
     assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 0
@@ -92,7 +97,7 @@ def test_a_forgotten_run_that_was_stopped_keeps_the_old_one_until_it_is_complete
 
 def test_what_an_attack_made_of_the_client_s_group_is_deleted_too(flcert, folder, tmp_path):
     run(flcert, folder, "first")
-    groups = json.loads((tmp_path / "first" / "groups.json").read_text())
+    groups = json.loads((tmp_path / "first" / "groups.json").read_text())["groups"]
     (companion, *_) = next(set(members) - {"client-0003"} for members in groups if "client-0003" in members)
     run(flcert, folder, "run", "--attack", "label-flip", "--set", f"attack.malicious=['{companion}']")
     before = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
@@ -104,7 +109,7 @@ def test_what_an_attack_made_of_the_client_s_group_is_deleted_too(flcert, folder
 def test_forgetting_that_was_stopped_does_not_keep_others_from_being_forgotten(flcert, folder, tmp_path, monkeypatch):
     run(flcert, folder, "run")
     with monkeypatch.context() as broken:
-        broken.setattr("flcert.forgetting._take_place", stopped)
+        broken.setattr("flcert.pipeline.forget._take_place", stopped)
         assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q").code == 130
     done = flcert("forget", "run", "client-0011", "--engine", "inline", "-q")
     assert done.code == 0, done.err
@@ -127,7 +132,7 @@ def test_what_was_to_be_deleted_is_known_until_it_is(flcert, folder, tmp_path, m
     run(flcert, folder, "run")
     before = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
     with monkeypatch.context() as broken:
-        broken.setattr("flcert.forgetting._take_place", stopped)
+        broken.setattr("flcert.pipeline.forget._take_place", stopped)
         flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
     flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
     after = set((tmp_path / "cache" / "store").rglob("*.safetensors"))
@@ -146,3 +151,46 @@ def test_a_mistake_gives_a_message_and_code_2(flcert, folder, options, client, m
     result = flcert("forget", "run", client, "--engine", "inline", "-q")
     assert result.code == 2
     assert message in result.err
+
+
+def test_whatever_was_made_from_a_client_is_forgotten_though_nobody_listed_it(flcert, folder, tmp_path):
+    """An artefact of a kind that flcert does not know, made from votes, which were made from models."""
+    run(flcert, folder, "run")
+    store = Store(tmp_path / "cache")
+    directory = RunDirectory.open(tmp_path / "run")
+    held = [group for group, members in enumerate(directory.group_ids()) if "client-0003" in members]
+    for group, facts in enumerate(directory.manifest().groups):
+        if facts.model:
+            (votes,) = store.descendants([facts.model])
+            store.write(Entry(f"{group:048x}", (votes,)), {"toy": np.arange(3)})
+    done = flcert("forget", "run", "client-0003", "--engine", "inline", "-q", "--json")
+    assert json.loads(done.out)["groups"]["deleted"] == 3  # the model, its votes, and what was made from them
+    toys = {int(path.stem, 16) for path in store.entries() if path.stem.startswith("0" * 40)}
+    everybody = {group for group, facts in enumerate(directory.manifest().groups) if facts.model}
+    assert len(held) == 1
+    assert toys == everybody - set(held)
+    records = "".join(path.read_text() for path in (tmp_path / "cache" / "store").rglob("*.json"))
+    assert "client-0004" in records
+    assert "client-0003" not in records
+
+
+def test_entries_that_do_not_say_what_they_were_made_from_are_told(flcert, folder, tmp_path):
+    """Such as an older version of flcert wrote; those that a run meets again are completed."""
+    run(flcert, folder, "run")
+    records = list((tmp_path / "cache" / "store").rglob("*.json"))
+    for record in records:
+        record.unlink()
+    result = flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    assert result.code == 0
+    held = 2  # a model and its votes
+    assert f"{held} entries of the store do not say what they were made from" in " ".join(result.err.split())
+    assert len(list((tmp_path / "cache" / "store").rglob("*.json"))) == len(records)
+
+
+def test_a_damaged_record_of_what_an_entry_was_made_from_is_an_error(flcert, folder, tmp_path):
+    run(flcert, folder, "run")
+    record = next((tmp_path / "cache" / "store").rglob("*.json"))
+    record.write_text("{}")
+    result = flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    assert result.code == 1
+    assert f"{record.name} is damaged: it does not say what its entry was made from" in result.err

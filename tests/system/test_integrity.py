@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from flcert import registry
+from flcert.core import plugins
+from flcert.core.store import Store
 from flcert.engines import Inline
-from flcert.store import Store
 from flcert.training import train
 
 SMALL = ("--clients", 12, "--groups", 4, "--rounds", 2, "--engine", "inline", "--out", "run")
@@ -123,7 +123,7 @@ def test_the_report_refuses_a_summary_that_is_not_one(flcert, tmp_path):
     (tmp_path / "run" / "summary.json").write_text("{}")
     result = flcert("report", "run")
     assert result.code == 2
-    assert "summary.json is damaged: inputs is needed, but was not given" in result.err
+    assert "summary.json is damaged: certificate is needed, but was not given" in result.err
 
 
 def test_a_file_where_the_models_should_be_gives_a_message(flcert, tmp_path):
@@ -168,7 +168,7 @@ def test_predict_refuses_a_model_whose_source_was_edited(flcert, tmp_path):
     assert flcert("run", *SMALL, "--set", "recipe.model=edited_net:Net").code == 0
     assert flcert("predict", "run", "inputs.npy").code == 0
     (tmp_path / "edited_net.py").write_text(text + "    def forward(self, x): return -super().forward(x)\n")
-    registry._digests.clear()  # as in a process that starts now
+    plugins._digests.clear()  # as in a process that starts now
     result = flcert("predict", "run", "inputs.npy")
     assert result.code == 1
     assert "is not as it was when this run was trained" in result.err

@@ -8,15 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from flcert.core.settings import Choice
+from flcert.core.store import Store
 from flcert.datasets import Federation
 from flcert.engines import Inline, Processes, Workers
 from flcert.errors import InputError
 from flcert.grouping import hashed
-from flcert.registry import Choice
-from flcert.store import Store
 from flcert.training import Recipe, train
+from flcert.training.context import Context
 from flcert.training.panel import panel
-from flcert.training.train import train_groups, votes_on_test_set
+from flcert.training.train import train_groups
+from flcert.training.votes import votes_on_test_set
 from tests.saboteur import MODE, VICTIM_SIZE
 
 RECIPE = Recipe(
@@ -196,8 +198,8 @@ def test_tokens_of_one_client_do_not_change_the_type_of_another_s():
 
 def test_votes_do_not_depend_on_the_engine_the_order_or_what_voted_before(store):
     with Workers(Processes(1), FEDERATION) as workers:
-        ensemble = train_groups(workers, GROUPING, RECIPE, store)
-        voted = votes_on_test_set(workers, ensemble, RECIPE.rounds, store)
+        ensemble = train_groups(Context(workers, store), GROUPING, RECIPE)
+        voted = votes_on_test_set(Context(workers, store), ensemble)
     assert np.array_equal(voted, ensemble.votes(FEDERATION.test_inputs))
     assert np.array_equal(voted, ensemble.votes(FEDERATION.test_inputs))
     for group, key in ensemble.model_keys().items():
@@ -209,8 +211,8 @@ def test_votes_on_one_test_set_are_not_taken_for_those_on_another(store):
     other = replace(FEDERATION, test_inputs=-FEDERATION.test_inputs)
     for federation in (FEDERATION, other):
         with Workers(Inline(), federation) as workers:
-            ensemble = train_groups(workers, GROUPING, RECIPE, store)
-            voted = votes_on_test_set(workers, ensemble, RECIPE.rounds, store)
+            ensemble = train_groups(Context(workers, store), GROUPING, RECIPE)
+            voted = votes_on_test_set(Context(workers, store), ensemble)
         assert np.array_equal(voted, ensemble.votes(federation.test_inputs))
 
 

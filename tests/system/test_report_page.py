@@ -14,13 +14,13 @@ from selenium.webdriver.support.ui import Select
 import flcert
 from flcert import Config, Federation
 from flcert.certify import disjoint
+from flcert.core.store import Store
 from flcert.datasets import load
 from flcert.engines import Inline
 from flcert.report.chart import BOX
 from flcert.report.figures import levels_figure, sizes_figure
 from flcert.report.samples import chosen_samples
-from flcert.rundir import RunDirectory
-from flcert.store import Store
+from flcert.runs.directory import RunDirectory
 from tests import tinydata
 
 
@@ -58,7 +58,7 @@ def test_the_page_asks_for_nothing_from_outside(run_directory):
 
 
 def test_the_slider_shows_how_many_inputs_remain_certified(page, run_directory):
-    curve = run_directory.summary()["certified_accuracy"]
+    curve = run_directory.summary().certified_accuracy
     slider = page.find_element(By.ID, "slider")
     assert int(slider.get_attribute("max")) == len(curve) - 1
     slider.send_keys(Keys.HOME)
@@ -108,31 +108,31 @@ def test_the_picture_is_the_input(page, run_directory):
         "const c = document.getElementById('picture');"
         "return Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).filter((_, i) => i % 4 === 0)"
     )
-    last = run_directory.samples()["inputs"][-1]
+    last = run_directory.samples().inputs[-1]
     federation = load("digits", num_clients=30, num_test=300)
-    expected = np.round(federation.test_inputs[last["position"]] * 255)
+    expected = np.round(federation.test_inputs[last.position] * 255)
     assert pixels == expected.astype(int).tolist()
-    assert base64.b64decode(last["shown"]) == bytes(pixels)
+    assert base64.b64decode(last.shown) == bytes(pixels)
 
 
 def test_the_attack_and_the_setup_are_told(page, run_directory):
     body = page.find_element(By.TAG_NAME, "body").text
     assert "2 of the clients ran the attack backdoor" in body
-    assert run_directory.manifest()["data"]["digest"] in body
+    assert run_directory.manifest().data.digest in body
     assert "torch version" in body
-    attack, rows = run_directory.summary()["attack"], {}
-    stamped = attack["certified_accuracy_on_stamped_inputs"][2]
-    held = f"{attack['certified_changed']} of {attack['certified']}"
+    attack, rows = run_directory.summary().attack, {}
+    stamped = attack.certified_accuracy_on_stamped_inputs[2]
+    held = f"{attack.certified_changed} of {attack.certified}"
     for row in page.find_elements(By.XPATH, "//h2[text()='A simulated attack']/following::table[1]//tr"):
         name, value = (cell.text for cell in row.find_elements(By.XPATH, "./*"))
         rows[name] = value
     assert rows == {
-        "accuracy without the attack": f"{attack['accuracy_without_attack']:.1%}",
-        "accuracy under the attack": f"{attack['accuracy_under_attack']:.1%}",
-        "labels that changed": f"{attack['changed']}",
+        "accuracy without the attack": f"{attack.accuracy_without_attack:.1%}",
+        "accuracy under the attack": f"{attack.accuracy_under_attack:.1%}",
+        "labels that changed": f"{attack.changed}",
         "of the labels certified for this many clients, changed": held,
-        "success of the backdoor without the attack": f"{attack['success_rate_without_attack']:.1%}",
-        "success of the backdoor under the attack": f"{attack['success_rate_under_attack']:.1%}",
+        "success of the backdoor without the attack": f"{attack.success_rate_without_attack:.1%}",
+        "success of the backdoor under the attack": f"{attack.success_rate_under_attack:.1%}",
         "certified accuracy on stamped inputs for this many clients": f"{stamped:.1%}",
     }
     configuration = page.find_element(By.TAG_NAME, "pre").get_attribute("textContent")
@@ -167,26 +167,26 @@ def test_text_is_shown_as_words_and_features_as_numbers(tmp_path):
     federation = load("reddit", path=lines, test_share=0.3, **options)
     counts = np.eye(9, dtype=int)[federation.test_labels] * 3
     samples = chosen_samples(federation.subject, disjoint(counts), counts)
-    assert samples["kind"] == "text"
+    assert samples.kind == "text"
     words = set(tinydata.VOCABULARY)
-    for one in samples["inputs"]:
-        assert set(one["shown"].split()) <= words
-        assert samples["names"][str(one["label"])] == tinydata.VOCABULARY[one["label"] - 1]
+    for one in samples.inputs:
+        assert set(one.shown.split()) <= words
+        assert samples.names[one.label] == tinydata.VOCABULARY[one.label - 1]
     rows = np.array([[0.5, -1.25], [3.0, 2.0]], dtype=np.float32)
     plain = Federation.build("plain", {"ann": (rows, np.array([0, 1]))}, (rows, np.array([0, 1])))
     votes = np.array([[3, 0], [0, 2]])
     samples = chosen_samples(plain.subject, disjoint(votes), votes)
-    assert samples["kind"] == "features"
-    assert sorted(one["shown"] for one in samples["inputs"]) == [[0.5, -1.25], [3.0, 2.0]]
-    assert json.dumps(samples)
+    assert samples.kind == "features"
+    assert sorted(one.shown for one in samples.inputs) == [(0.5, -1.25), (3.0, 2.0)]
+    assert json.dumps(samples.told())
 
 
 @pytest.mark.parametrize(("kind", "shown"), [("text", "i like tea"), ("features", [0.5, -1.0])])
 def test_text_and_features_are_shown_in_the_browser(kind, shown, run_directory, browser, tmp_path, flcert):
     shutil.copytree(run_directory.path, tmp_path / "other")
-    samples = run_directory.samples() | {"kind": kind}
-    samples["inputs"] = [one | {"shown": shown} for one in samples["inputs"]]
-    (tmp_path / "other" / "samples.json").write_text(json.dumps(samples))
+    samples = run_directory.samples()
+    inputs = tuple(one.model_copy(update={"shown": shown}) for one in samples.inputs)
+    RunDirectory(tmp_path / "other").write(samples.model_copy(update={"kind": kind, "inputs": inputs}))
     assert flcert("report", tmp_path / "other").code == 0
     browser.get((tmp_path / "other" / "report.html").as_uri())
     assert browser.find_element(By.ID, "words").is_displayed() == (kind == "text")

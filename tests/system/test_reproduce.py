@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from flcert.config import load_config
+from flcert.core.store import Store
 from flcert.engines import Inline
 from flcert.errors import InputError, RunError
 from flcert.experiments import EXPERIMENTS, Options
-from flcert.experiments.reproduce import reproduce
-from flcert.pipeline import federation_of, run
-from flcert.report.gallery import draw_panel
-from flcert.rundir import RunDirectory
-from flcert.store import Store
+from flcert.experiments.gallery import draw_panel
+from flcert.experiments.reproduce import Request, reproduce
+from flcert.pipeline.run import federation_of, run
+from flcert.runs.config import load_config
+from flcert.runs.directory import RunDirectory
 
 CLIENTS, GROUPS = 20, 12  # with alpha = 0.5 enough groups for FLCert-P to certify something
 SETTING = (
@@ -38,7 +38,7 @@ def tiny_store(tmp_path_factory):
 
 def make(name, directory, store, options=OPTIONS, overrides=(), **changes):
     config = load_config(preset="digits", scale=0.1, overrides=[*SETTING, *overrides])
-    return reproduce(name, config, directory, label="tiny", options=options, engine=Inline(), store=store, **changes)
+    return reproduce(Request(name, config, "tiny", options), directory, engine=Inline(), store=store, **changes)
 
 
 def rows_of(made):
@@ -94,8 +94,8 @@ def certified(tmp_path, tiny_store, monkeypatch):
         config = load_config(preset="digits", scale=0.1, overrides=[*SETTING, *overrides])
         result = run(config, tmp_path / f"run-{config.digest()}", engine=Inline(), store=tiny_store)
         directory = RunDirectory(result.directory)
-        groups = directory.manifest()["groups"]
-        return SimpleNamespace(**result.summary, votes=directory.array("votes"), truth=directory.truth(), groups=groups)
+        votes, truth, groups = directory.array("votes"), directory.truth(), directory.manifest().groups
+        return SimpleNamespace(**dict(result.summary), votes=votes, truth=truth, groups=groups)
 
     return certify
 
@@ -203,7 +203,7 @@ def test_groups_that_fail_cost_the_figure_what_they_cost_a_run_and_are_told(tmp_
     alone = f"recipe.aggregator={__name__}:fails_alone"
     made = make("comparison", tmp_path, tiny_store, overrides=[alone])
     told = certified(alone)
-    failed = [group for group, entry in enumerate(told.groups) if entry["failure"]]
+    failed = [group for group, entry in enumerate(told.groups) if entry.failure]
     assert 0 < len(failed) < GROUPS
     assert same(list(series(rows_of(made))["FLCert-D",].values()), told.certified_accuracy)
     sentence = f"FLCert-D: {len(failed)} of {GROUPS} groups failed; group {failed[0]}: RuntimeError: one is too few"
@@ -247,7 +247,7 @@ def test_a_figure_tells_how_sure_the_certificates_of_sampled_groups_are(tmp_path
 def test_a_figure_tells_in_how_many_groups_another_rule_acts(tmp_path, tiny_store, certified):
     options = OPTIONS.model_copy(update={"groups": (4,)})
     told = certified("recipe.aggregator=krum", "grouping.num_groups=4").groups
-    count = sum(group["substitute"] == "median" for group in told)
+    count = sum(group.substitute == "median" for group in told)
     assert 0 < count < 4
     note = make("base-algorithms", tmp_path, tiny_store, options).outcome.note
     assert f"FLCert-D, Krum: the median acts in groups too small for the rule, {count} of 4." in note
@@ -257,7 +257,7 @@ def test_a_figure_tells_in_how_many_groups_another_rule_acts(tmp_path, tiny_stor
 def test_the_backdoor_s_trigger_is_on_the_inputs_of_its_curve(tmp_path, tiny_store, certified):
     for method, inputs, curve in curves_of(make("backdoor", tmp_path, tiny_store), "clean", "with trigger"):
         told = certified(*told_of(method), "attack.name=backdoor", "attack.malicious=1")
-        stamped = told.attack["certified_accuracy_on_stamped_inputs"]
+        stamped = told.attack.certified_accuracy_on_stamped_inputs
         assert same(curve, told.certified_accuracy if inputs == "clean" else stamped)
 
 
@@ -290,12 +290,12 @@ def test_known_attacks_are_measured_for_each_algorithm_and_method(tmp_path, tiny
         for method, told in methods.items():
             setting = (*told, f"recipe.aggregator={algorithm.lower()}", "attack.malicious=10")
             harm = certified(*setting, f"attack.name={attack}").attack
-            assert value[algorithm, method, 10, "test accuracy"] == harm["accuracy_under_attack"]
+            assert value[algorithm, method, 10, "test accuracy"] == harm.accuracy_under_attack
     for method, told in methods.items():
         backdoor = certified(*told, "attack.malicious=10", "attack.name=backdoor").attack
-        assert backdoor["success_rate_under_attack"] != backdoor["success_rate_without_attack"]
-        assert value["FedAvg", method, 10, "attack success rate"] == backdoor["success_rate_under_attack"]
-        assert value["FedAvg", method, 0, "attack success rate"] == backdoor["success_rate_without_attack"]
+        assert backdoor.success_rate_under_attack != backdoor.success_rate_without_attack
+        assert value["FedAvg", method, 10, "attack success rate"] == backdoor.success_rate_under_attack
+        assert value["FedAvg", method, 0, "attack success rate"] == backdoor.success_rate_without_attack
 
 
 def test_cost_and_convergence_are_those_of_as_many_rounds(tmp_path, tiny_store, certified):
@@ -330,6 +330,16 @@ def test_cost_and_convergence_follow_the_rounds(tmp_path, tiny_store):
     }
 
 
+def test_an_experiment_is_without_the_clients_that_were_forgotten(tmp_path, tiny_store, certified):
+    forgotten = "forget=['client-0003', 'client-0007']"
+    curves = series(rows_of(make("groups", tmp_path, tiny_store, overrides=[forgotten])))
+    told = certified(forgotten, f"grouping.num_groups={GROUPS}")
+    assert not same(told.certified_accuracy, certified(f"grouping.num_groups={GROUPS}").certified_accuracy)
+    assert same(list(curves["FLCert-D", str(GROUPS)].values()), told.certified_accuracy)
+    facts = json.loads((tmp_path / "groups-tiny.json").read_text())
+    assert facts["data"]["clients"] == CLIENTS - 2
+
+
 def test_an_experiment_that_was_stopped_goes_on(tmp_path, store):
     def stop_at_the_second(what):
         if what == "FLCert-P":
@@ -362,7 +372,7 @@ def test_experiments_share_a_page_and_refuse_to_write_over_other_settings(tmp_pa
 def test_a_damaged_record_of_another_figure_is_told_before_anything_is_trained(damage, tmp_path, store):
     (tmp_path / "comparison-tiny.csv").touch()
     (tmp_path / "comparison-tiny.json").write_text(damage)
-    with pytest.raises(InputError, match=r"comparison-tiny.json (is not JSON|must have the facts of a figure)"):
+    with pytest.raises(InputError, match=r"comparison-tiny.json (is not JSON|is damaged; delete it: \w+ is needed)"):
         make("groups", tmp_path, store)
     assert not list(store.directory.rglob("*.safetensors"))
 
@@ -399,7 +409,7 @@ def test_the_command_says_what_was_trained_and_what_was_reused(flcert, tmp_path)
         (("comparison", "--preset", "digits", "--beta", 0), "--beta must be greater than 0, got 0.0"),
         (
             ("groups", "--preset", "digits", "--set", 'grouping={kind="enumerated",group_size=1}'),
-            "start from hashed groups",
+            "experiments vary groups of kind 'hashed', got kind 'enumerated'",
         ),
         (
             ("groups", "--preset", "digits", "--groups", 2, "--groups", 300),
@@ -408,6 +418,14 @@ def test_the_command_says_what_was_trained_and_what_was_reused(flcert, tmp_path)
         (
             ("empirical", "--preset", "digits", "--malicious", 300),
             "--malicious must be in [0, num_clients=200], got 300",
+        ),
+        (
+            ("groups", "--preset", "digits", "--set", "certificate.also=['runoff']"),
+            "experiments show the certificates of the paper; leave out certificate.also=runoff",
+        ),
+        (
+            ("groups", "--preset", "digits", "--set", "compression=int8"),
+            "experiments do not compress models; leave out compression='int8'",
         ),
         (("groups", "--preset", "digits", "--repeats", 3), "--repeats means nothing to groups, got 3"),
         (("backdoor", "--preset", "digits", "--out", __file__), "must be a directory, got a file"),

@@ -3,6 +3,8 @@
 from fractions import Fraction
 from math import comb
 
+from flcert import certify
+
 
 def binomial_tail(successes: int, trials: int, p: Fraction) -> Fraction:
     """P[Binomial(trials, p) >= successes], exactly."""
@@ -24,3 +26,8 @@ def exact_level_holds(m: int, votes: int, trials: int, alpha: Fraction, num_clie
     needed = (3 * total - 2 * comb(num_clients - m, group_size)) // 2 + 1
     threshold = Fraction(needed - 1, total)
     return threshold < 1 and binomial_tail(votes, trials, threshold) < alpha
+
+
+def sampled(counts, *, num_groups=None, tails="one", distinct=False, **paper):
+    """``certify.sampled`` with what goes beyond the paper as keywords beside the paper's."""
+    return certify.sampled(counts, **paper, options=certify.SampledOptions(num_groups, tails, distinct))

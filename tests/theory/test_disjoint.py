@@ -5,6 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from flcert import certify, voting
 from flcert.errors import InputError
@@ -140,3 +141,40 @@ def test_counts_that_make_no_sense_are_refused(counts, message):
 def test_a_negative_number_of_failed_groups_is_refused():
     with pytest.raises(InputError, match="num_failed must be at least 0, got -1"):
         certify.disjoint([[1, 2]], num_failed=-1)
+
+
+def brute_takeover(row, failed):
+    """For each rival the least m for which the theorem's condition fails, one after the other."""
+    leader = int(np.argmax(row))
+    needed = {}
+    for rival in range(len(row)):
+        m = 0
+        while rival != leader and 2 * m <= row[leader] - row[rival] - (rival < leader) - failed:
+            m += 1
+        needed[rival] = m
+    del needed[leader]
+    return leader, needed
+
+
+@pytest.mark.parametrize("labels", [2, 10, 50, 51, 60, 200])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_takeover_takes_as_many_clients_as_the_theorem_does_not_rule_out(labels, sparse):
+    """Also where labels are many, where every one of them has a vote, and where more than those listed do."""
+    draws = np.random.default_rng(labels)
+    tables = [draws.integers(0, most, size=(12, labels)) for most in (2, 3, 9)] + [np.ones((2, labels), dtype=int)]
+    for table, failed in zip(tables, (0, 1, 2, 0), strict=True):
+        counts = csr_array(table) if sparse else table
+        guarantee = certify.Disjoint(num_failed=failed)
+        for position, row in enumerate(table):
+            found = guarantee.takeover(counts, position)
+            if not row.any():
+                assert found is None
+                continue
+            leader, needed = brute_takeover(row, failed)
+            listed = {label for label, _ in voting.most_votes(counts, position)} - {leader} if labels > 50 else needed
+            rivals = {name: m for name, m in found.items() if name != "other"}
+            assert rivals == {str(one): needed[one] for one in listed}
+            others = [m for label, m in needed.items() if label not in listed]
+            assert found.get("other") == (min(others) if labels > 50 else None)
+            level = certify.disjoint(table[[position]], num_failed=failed)
+            assert min(found.values()) == (0 if level.abstained[0] else level.levels[0] + 1)

@@ -42,7 +42,7 @@ def breakable(orders, size, label):
 def test_no_attack_within_the_level_changes_the_label(size):
     tight = cases = 0
     for orders in product(ORDERS, repeat=size):
-        result = certify.runoff(certify.tally(places(orders)))
+        result = certify.runoff(certify.count_ranks(places(orders)))
         level, label = int(result.levels[0]), elected(orders)
         assert result.labels[0] == label, orders
         assert not result.abstained[0]
@@ -61,7 +61,7 @@ def test_larger_cases_including_attacks_on_either_round():
         orders = [
             favourite[int(rng.random() < 0.3)] if rng.random() < 0.8 else ORDERS[rng.integers(6)] for _ in range(size)
         ]
-        result = certify.runoff(certify.tally(places(orders)))
+        result = certify.runoff(certify.count_ranks(places(orders)))
         level, label = int(result.levels[0]), elected(orders)
         assert result.labels[0] == label
         assert not breakable(orders, min(level, 2), label)
@@ -75,7 +75,7 @@ def test_larger_cases_including_attacks_on_either_round():
 def test_a_winner_that_can_be_kept_out_of_the_final_by_turning_two_groups():
     """Where round one alone is in the way: its bound must round down, and no wider a share of the votes will do."""
     orders = [tuple(map(int, order)) for order in ["012", "021", "102", "012", "102", "021", "201", "201"]]
-    result = certify.runoff(certify.tally(places(orders)))
+    result = certify.runoff(certify.count_ranks(places(orders)))
     assert breakable(orders, 2, elected(orders))
     assert (result.labels[0], result.levels[0]) == (elected(orders), 1)
 
@@ -83,14 +83,14 @@ def test_a_winner_that_can_be_kept_out_of_the_final_by_turning_two_groups():
 def test_a_new_vote_of_an_empty_group_is_covered():
     """A malicious client in an empty group adds an order instead of changing one."""
     for orders in product(ORDERS, repeat=3):
-        result = certify.runoff(certify.tally(places(orders)))
+        result = certify.runoff(certify.count_ranks(places(orders)))
         if result.levels[0] >= 1:
             assert all(elected([*orders, extra]) == elected(orders) for extra in ORDERS)
 
 
 def test_what_failed_groups_would_have_ranked_cannot_change_a_certified_label():
     for orders in product(ORDERS, repeat=3):
-        result = certify.runoff(certify.tally(places(orders)), num_failed=1)
+        result = certify.runoff(certify.count_ranks(places(orders)), num_failed=1)
         label = elected(orders)
         if result.abstained[0]:
             continue
@@ -105,7 +105,7 @@ def test_two_labels_are_a_plain_vote():
     scores = rng.random((9, 50, 2))
     ranks = [certify.ranked(table) for table in scores]
     votes = sum((table == 0).astype(int) for table in ranks)
-    runoff, plain = certify.runoff(certify.tally(ranks)), certify.disjoint(votes)
+    runoff, plain = certify.runoff(certify.count_ranks(ranks)), certify.disjoint(votes)
     assert np.array_equal(runoff.labels, plain.labels)
     assert np.array_equal(runoff.levels, plain.levels)
 
@@ -123,7 +123,7 @@ def test_hundreds_of_labels_and_a_thousand_inputs():
         scores = rng.random((1000, 300)).astype(np.float32)
         scores[np.arange(1000), truth] += rng.random(1000) * 1.2
         ranks.append(certify.ranked(scores))
-    result = certify.runoff(certify.tally(ranks))
+    result = certify.runoff(certify.count_ranks(ranks))
     assert (result.labels == truth).mean() > 0.3
     assert result.levels.max() >= 2
 
@@ -138,4 +138,4 @@ def test_hundreds_of_labels_and_a_thousand_inputs():
 )
 def test_bad_input_is_named(ranks, options, message):
     with pytest.raises(InputError, match=message):
-        certify.runoff(certify.tally(ranks), **options)
+        certify.runoff(certify.count_ranks(ranks), **options)

@@ -1,7 +1,6 @@
 """Theorem 1 with a lower bound, Algorithm 1, and the failure probability of Theorem 3."""
 
 import random
-import sys
 from fractions import Fraction
 from itertools import product
 from math import ceil, comb
@@ -11,9 +10,9 @@ import pytest
 
 from flcert import certify, grouping
 from flcert.certify.confidence import clopper_pearson, tail_bound
-from flcert.certify.sampled import level_of_bound
+from flcert.certify.draw import level_of_bound
 from flcert.errors import InputError
-from tests.theory.exact import binomial_tail, exact_level_holds
+from tests.theory.exact import binomial_tail, exact_level_holds, sampled
 from tests.theory.test_enumerated import counts_of, survives_worst_attack, true_level
 
 
@@ -87,7 +86,7 @@ def test_levels_equal_those_of_rational_arithmetic_for_the_largest_setting_of_th
 def check_level(votes, trials, alpha, num_clients, group_size):
     counts = [[votes, trials - votes]] if 2 * votes >= trials else [[trials - votes, votes]]
     top = max(votes, trials - votes)
-    result = certify.sampled(counts, num_clients=num_clients, group_size=group_size, alpha=alpha, selection="paper")
+    result = sampled(counts, num_clients=num_clients, group_size=group_size, alpha=alpha, selection="paper")
     setting = (top, trials, alpha, num_clients, group_size)
     if result.abstained[0]:
         # the exact bound is at most 1/2, or there is no majority
@@ -99,7 +98,7 @@ def check_level(votes, trials, alpha, num_clients, group_size):
 
 
 def largest_level(num_groups, num_inputs, num_clients, group_size, selection="paper"):
-    result = certify.sampled(
+    result = sampled(
         [[num_groups, 0]],
         num_clients=num_clients,
         group_size=group_size,
@@ -148,36 +147,35 @@ def test_the_measured_failure_rate_at_an_even_split(votes_of_an_even_split, sele
     """The ensemble of all groups has no leader, so every draw that certifies an input is a failure."""
     rows, draws = np.unique(votes_of_an_even_split, axis=0, return_counts=True)
     certified = [
-        not certify.sampled([row], num_clients=20, group_size=2, alpha=ALPHA, selection=selection).abstained[0]
-        for row in rows
+        not sampled([row], num_clients=20, group_size=2, alpha=ALPHA, selection=selection).abstained[0] for row in rows
     ]
     assert bool(draws[certified].sum() / DRAWS < ALPHA) is stays_below_alpha
 
 
 def test_all_inputs_share_alpha():
     row = [[300, 200]]
-    alone = certify.sampled(row, num_clients=1000, group_size=2, alpha=0.000999)
-    shared = certify.sampled(row * 1000, num_clients=1000, group_size=2, alpha=0.999)
-    told = certify.sampled(row, num_clients=1000, group_size=2, alpha=0.999, num_inputs=1000)
-    unshared = certify.sampled(row, num_clients=1000, group_size=2, alpha=0.999)
+    alone = sampled(row, num_clients=1000, group_size=2, alpha=0.000999)
+    shared = sampled(row * 1000, num_clients=1000, group_size=2, alpha=0.999)
+    told = sampled(row, num_clients=1000, group_size=2, alpha=0.999, num_inputs=1000)
+    unshared = sampled(row, num_clients=1000, group_size=2, alpha=0.999)
     assert alone.levels[0] == shared.levels[0] == told.levels[0] < unshared.levels[0]
 
 
 def test_safe_selection_is_the_paper_with_half_the_alpha():
     counts = np.column_stack([np.arange(501), 500 - np.arange(501)])
     setting = {"num_clients": 1000, "group_size": 2, "num_inputs": 501}
-    safe = certify.sampled(counts, **setting, alpha=0.002, selection="safe")
-    paper = certify.sampled(counts, **setting, alpha=0.001, selection="paper")
+    safe = sampled(counts, **setting, alpha=0.002, selection="safe")
+    paper = sampled(counts, **setting, alpha=0.001, selection="paper")
     assert np.array_equal(safe.levels, paper.levels)
     assert np.array_equal(safe.abstained, paper.abstained)
 
 
 def test_groups_that_cast_no_vote_lower_the_level():
     setting = {"num_clients": 1000, "group_size": 2}
-    full = certify.sampled([[490, 10]], **setting)
-    short = certify.sampled([[490, 0]], **setting, num_groups=500)
+    full = sampled([[490, 10]], **setting)
+    short = sampled([[490, 0]], **setting, num_groups=500)
     assert short.levels[0] == full.levels[0]
-    assert short.levels[0] < certify.sampled([[490, 0]], **setting).levels[0]
+    assert short.levels[0] < sampled([[490, 0]], **setting).levels[0]
 
 
 @pytest.mark.parametrize(
@@ -195,17 +193,17 @@ def test_groups_that_cast_no_vote_lower_the_level():
 )
 def test_settings_that_make_no_sense_are_refused(options, message):
     with pytest.raises(InputError, match=message):
-        certify.sampled([[5, 0], [3, 2]], **{"num_clients": 10, "group_size": 2, **options})
+        sampled([[5, 0], [3, 2]], **{"num_clients": 10, "group_size": 2, **options})
 
 
 def test_rows_with_different_sums_need_the_number_of_groups():
     with pytest.raises(InputError, match="same positive sum, got 4 to 5; give num_groups"):
-        certify.sampled([[5, 0], [3, 1]], num_clients=10, group_size=2)
+        sampled([[5, 0], [3, 1]], num_clients=10, group_size=2)
 
 
 @pytest.mark.parametrize("alpha", [0.001, 0.999])
 def test_half_of_the_votes_are_never_enough(alpha):
-    assert certify.sampled([[5, 5]], num_clients=100, group_size=2, alpha=alpha).abstained[0]
+    assert sampled([[5, 5]], num_clients=100, group_size=2, alpha=alpha).abstained[0]
 
 
 def test_the_selection_correction_is_needed_by_nearly_a_factor_of_two():
@@ -217,11 +215,12 @@ def test_the_selection_correction_is_needed_by_nearly_a_factor_of_two():
 
 def test_many_groups_are_certified_by_few_bounds(monkeypatch):
     calls = []
-    module = sys.modules["flcert.certify.sampled"]  # the package's attribute of this name is the function
-    monkeypatch.setattr(module, "clopper_pearson", lambda *given: calls.append(given) or clopper_pearson(*given))
+    monkeypatch.setattr(
+        "flcert.certify.draw.clopper_pearson", lambda *given: calls.append(given) or clopper_pearson(*given)
+    )
     counts = np.column_stack([np.arange(1001, 2001), np.arange(999, -1, -1)])
-    table = certify.sampled(counts, num_clients=30, group_size=2)
+    table = sampled(counts, num_clients=30, group_size=2)
     assert len(calls) < 100
     for v in (1001, 1100, 1500, 1999, 2000):
-        alone = certify.sampled([[v, 2000 - v]], num_clients=30, group_size=2, num_inputs=1000)
+        alone = sampled([[v, 2000 - v]], num_clients=30, group_size=2, num_inputs=1000)
         assert table.levels[v - 1001] == alone.levels[0]

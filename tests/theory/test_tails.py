@@ -10,6 +10,7 @@ import pytest
 from flcert import certify
 from flcert.certify.confidence import clopper_pearson, hypergeometric, hypergeometric_tail
 from flcert.errors import InputError
+from tests.theory.exact import sampled
 
 
 def exact_tail(successes, trials, marked, population):
@@ -63,7 +64,7 @@ def failure_rate(worlds, num_groups, true_counts, **options):
         counts = tuple(np.bincount(labels[list(draw)], minlength=len(true_counts)).tolist())
         seen[counts] = seen.get(counts, 0) + 1
     for counts, times in seen.items():
-        result = certify.sampled([list(counts)], num_clients=clients, group_size=size, distinct=True, **options)
+        result = sampled([list(counts)], num_clients=clients, group_size=size, distinct=True, **options)
         draws += times
         if result.abstained[0]:
             continue
@@ -89,7 +90,7 @@ def test_drawing_all_groups_gives_the_exact_certificate():
     }
     for (clients, size), counts in tables.items():
         for tails in ("one", "both", "best"):
-            drawn = certify.sampled(counts, num_clients=clients, group_size=size, distinct=True, tails=tails)
+            drawn = sampled(counts, num_clients=clients, group_size=size, distinct=True, tails=tails)
             exact = certify.enumerated(counts, num_clients=clients, group_size=size)
             assert np.array_equal(drawn.levels, exact.levels)
             assert np.array_equal(drawn.abstained, exact.abstained)
@@ -97,7 +98,7 @@ def test_drawing_all_groups_gives_the_exact_certificate():
 
 def test_a_group_that_was_drawn_and_did_not_vote_is_not_taken_for_known():
     options = {"num_clients": 5, "group_size": 2, "distinct": True}
-    silent = certify.sampled([[9, 0, 0]], **options, num_groups=10)
+    silent = sampled([[9, 0, 0]], **options, num_groups=10)
     assert silent.levels[0] <= certify.enumerated([[9, 1, 0]], num_clients=5, group_size=2).levels[0]
 
 
@@ -105,10 +106,10 @@ def test_a_group_that_was_drawn_and_did_not_vote_is_not_taken_for_known():
 def test_the_best_of_both_pays_for_having_been_chosen(distinct):
     counts = [[200, 40, 40, 60], [330, 10, 0, 0], [180, 150, 5, 5], [339, 1, 0, 0]]
     options = {"num_clients": 1000, "group_size": 2, "num_inputs": 10_000, "distinct": distinct}
-    best = certify.sampled(counts, **options, alpha=Fraction(1, 1000), tails="best")
-    halves = [certify.sampled(counts, **options, alpha=Fraction(1, 2000), tails=tails) for tails in ("one", "both")]
+    best = sampled(counts, **options, alpha=Fraction(1, 1000), tails="best")
+    halves = [sampled(counts, **options, alpha=Fraction(1, 2000), tails=tails) for tails in ("one", "both")]
     assert best.levels.tolist() == np.max([half.levels for half in halves], axis=0).tolist()
-    whole = [certify.sampled(counts, **options, alpha=Fraction(1, 1000), tails=tails) for tails in ("one", "both")]
+    whole = [sampled(counts, **options, alpha=Fraction(1, 1000), tails=tails) for tails in ("one", "both")]
     assert (best.levels < np.max([one.levels for one in whole], axis=0)).any()
 
 
@@ -116,7 +117,7 @@ def test_distinct_groups_are_never_below_repeated_ones():
     top = np.arange(200, 436)
     counts = np.stack([top, 435 - top], axis=1)
     options = {"num_clients": 30, "group_size": 2, "num_inputs": 2603, "num_groups": 435}
-    repeated, distinct = (certify.sampled(counts, **options, distinct=flag) for flag in (False, True))
+    repeated, distinct = (sampled(counts, **options, distinct=flag) for flag in (False, True))
     assert (distinct.levels >= repeated.levels).all()
     assert (distinct.abstained <= repeated.abstained).all()
     assert (distinct.levels > repeated.levels).any()
@@ -125,7 +126,7 @@ def test_distinct_groups_are_never_below_repeated_ones():
 def test_both_tails_certify_without_a_majority():
     counts = np.array([[200, 40, 40, 40, 40, 40, 40, 60], [480, 20, 0, 0, 0, 0, 0, 0]])
     options = {"num_clients": 1000, "group_size": 2, "num_inputs": 10_000}
-    one, both, best = (certify.sampled(counts, **options, tails=tails) for tails in ("one", "both", "best"))
+    one, both, best = (sampled(counts, **options, tails=tails) for tails in ("one", "both", "best"))
     assert one.abstained.tolist() == [True, False]
     assert both.levels[0] > 10
     assert both.levels[1] < one.levels[1]  # it pays for sixteen bounds
@@ -140,7 +141,7 @@ def test_both_tails_are_right_about_the_weakest_ensemble_within_the_bounds():
     rng = np.random.default_rng(0)
     for _ in range(40):
         counts = rng.multinomial(trials, rng.dirichlet([4, 1, 1]))
-        result = certify.sampled([counts], num_clients=n, group_size=k, alpha=0.1, tails="both")
+        result = sampled([counts], num_clients=n, group_size=k, alpha=0.1, tails="both")
         share = Fraction(1, 10) / 6
         top = sorted(counts.tolist(), reverse=True)
         low = clopper_pearson(top[0], trials, share)
@@ -153,17 +154,17 @@ def test_both_tails_are_right_about_the_weakest_ensemble_within_the_bounds():
 
 def test_groups_without_a_vote_may_have_voted_for_the_rival():
     options = {"num_clients": 1000, "group_size": 2, "num_groups": 500, "tails": "both"}
-    full, missing = (certify.sampled([counts], **options) for counts in ([400, 100], [400, 60]))
+    full, missing = (sampled([counts], **options) for counts in ([400, 100], [400, 60]))
     assert missing.levels[0] == full.levels[0]
 
 
 def test_one_group_alone_certifies_nothing():
-    result = certify.sampled([[1, 0]], num_clients=5, group_size=2, alpha=0.99, distinct=True)
+    result = sampled([[1, 0]], num_clients=5, group_size=2, alpha=0.99, distinct=True)
     assert result.abstained[0]
 
 
 def test_bad_options_are_named():
     with pytest.raises(InputError, match="unknown tails 'two'"):
-        certify.sampled([[3, 1]], num_clients=5, group_size=2, tails="two")
+        sampled([[3, 1]], num_clients=5, group_size=2, tails="two")
     with pytest.raises(InputError, match=r"num_groups must be in \[1, C\(n, k\)=10\], got 11"):
-        certify.sampled([[11, 0]], num_clients=5, group_size=2, distinct=True)
+        sampled([[11, 0]], num_clients=5, group_size=2, distinct=True)

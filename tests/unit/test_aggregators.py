@@ -8,10 +8,10 @@ import torch
 
 from flcert import aggregators
 from flcert.aggregators import Round
+from flcert.core.settings import Choice
 from flcert.datasets import load
 from flcert.errors import InputError
 from flcert.grouping import hashed
-from flcert.registry import Choice
 from flcert.training import Recipe, train
 
 PARAMETERS, BUFFERS = 30, 4

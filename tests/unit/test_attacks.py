@@ -9,9 +9,9 @@ import torch
 from flcert import aggregators, attacks
 from flcert.aggregators import Round
 from flcert.attacks import Scene, triggers
+from flcert.core.settings import Choice
 from flcert.datasets import Federation
 from flcert.errors import InputError
-from flcert.registry import Choice
 from flcert.training import Recipe
 from flcert.training.group import GroupTask, recipe_sources, train_group
 

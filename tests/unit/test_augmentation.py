@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from flcert.config import load_config
+from flcert.core.settings import Choice
+from flcert.core.store import Store
 from flcert.datasets import Federation, load
 from flcert.engines import Processes
 from flcert.errors import InputError
 from flcert.grouping import hashed
-from flcert.registry import Choice
-from flcert.store import Store
+from flcert.runs.config import load_config
 from flcert.training import Recipe, augmentation, train
 from flcert.training.group import GroupTask, recipe_sources, train_group
 

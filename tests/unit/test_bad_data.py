@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from flcert import datasets, models
+from flcert.core.settings import Choice
 from flcert.datasets import Federation
 from flcert.errors import InputError
-from flcert.registry import Choice
 from flcert.training import Recipe, train
 
 GOOD = (np.ones((3, 4), np.float32), np.array([0, 1, 2]))

@@ -1,16 +1,17 @@
 """Loaders read the real formats, keep the server's root set apart, and refuse files that are not what they claim."""
 
-import hashlib
 import os
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from flcert.datasets import catalogue, load, sources
+from flcert import datasets, presets
+from flcert.datasets import DATASETS, load, source, sources
+from flcert.datasets.catalogue import Origin, Source
+from flcert.datasets.dataset import DataSet, Options
 from flcert.datasets.har import split_users
 from flcert.errors import InputError, IntegrityError
 from tests import tinydata
@@ -29,12 +30,7 @@ def published(monkeypatch):
     """Take the files of a directory for the published ones of a data set, with a note."""
 
     def accept(name, root, note=""):
-        folder = root / name
-        files = {
-            file: {hashlib.sha256((folder / file).read_bytes()).hexdigest(): note}
-            for file in sources.source(name).files
-        }
-        monkeypatch.setitem(catalogue.SOURCES, name, replace(catalogue.SOURCES[name], files=files))
+        tinydata.publish(monkeypatch, name, root / name, note)
 
     return accept
 
@@ -230,7 +226,7 @@ def test_an_archive_that_is_not_har_is_refused(content, message, tmp_path):
 def real(name):
     """The directory with the real files of a data set, or a skipped test."""
     for place in (os.environ.get("FLCERT_DATA"), ROOT.parent / "shared" / "data"):
-        if place and sources.present(name, Path(place)):
+        if place and sources.present(source(name), Path(place)):
             return Path(place)
     pytest.skip(f"the files of {name} are neither in $FLCERT_DATA nor in ../shared/data")
 
@@ -261,6 +257,56 @@ def test_the_real_cifar10():
 
 def test_the_real_chitchat():
     federation = load("chitchat", data_dir=real("words") and real("chitchat"), max_examples=20, num_test=500)
-    assert federation.num_clients > 1200
     assert federation.num_labels == 50_000
     assert federation.inputs.max() < 50_000
+
+
+@pytest.mark.parametrize("name", [name for name, record in DATASETS.items() if record.files and record.users])
+def test_as_many_users_as_recorded_are_clients_of_the_real_files(name):
+    directories = [real(entry.name) for entry in (*source(name).needs, source(name))]
+    federation = load(name, data_dir=directories[-1])
+    assert federation.num_clients == DATASETS[name].users
+    assert (federation.input_shape, federation.num_labels) == (DATASETS[name].input_shape, DATASETS[name].num_labels)
+    assert presets.values(name, scale=0.99)["data"]["options"]["num_clients"] <= federation.num_clients
+
+
+class CoinOptions(Options):
+    num_clients: int = 2
+
+
+def flip_coins(options):
+    examples = (np.array([[0.0], [1.0]]), np.array([0, 1]))
+    return datasets.Federation.build("coins", {f"user-{i}": examples for i in range(options.num_clients)}, examples)
+
+
+def test_a_record_in_the_registry_is_all_that_a_new_data_set_needs(monkeypatch):
+    files = Source(name="coins", title="coins", licence="none", files={}, origins=(Origin("web", "x"),))
+    record = DataSet(
+        title="coins",
+        options=CoinOptions,
+        load=flip_coins,
+        input_shape=(1,),
+        num_labels=2,
+        files=files,
+        backdoor=lambda options: {"target": options.num_clients},
+    )
+    monkeypatch.setitem(DATASETS, "coins", record)
+    assert load("coins", num_clients="3").num_clients == 3
+    assert source("coins") is datasets.downloads()["coins"] is files
+    assert datasets.backdoor("coins", {}) == {"target": 2}
+    with pytest.raises(InputError, match=r"unknown option of data set 'coins': 'colour' \(known: num_clients\)"):
+        load("coins", colour="red")
+    with pytest.raises(InputError, match=r"option 'num_clients' of data set 'coins' must be a valid integer"):
+        datasets.backdoor("coins", {"num_clients": "many"})
+
+
+def test_a_loader_that_fails_is_named(monkeypatch):
+    broken = DataSet(title="?", options=CoinOptions, load=lambda _: 1 / 0, input_shape=None, num_labels=None)
+    monkeypatch.setitem(DATASETS, "broken", broken)
+    with pytest.raises(InputError, match="data set 'broken' raised ZeroDivisionError: division by zero"):
+        load("broken")
+
+
+def test_a_user_s_own_function_has_no_backdoor_of_ours():
+    assert datasets.backdoor("tests.unit.test_datasets:flip_coins", {"colour": "red"}) == {}
+    assert datasets.backdoor("digits", {}) == {}

@@ -111,7 +111,7 @@ def test_distinct_groups_are_every_set_of_groups_equally_often():
 @pytest.mark.parametrize("copies", [1, 2, 5])
 def test_every_client_of_spread_groups_serves_as_many_different_ones(copies):
     for key in map(str, range(20)):
-        result = grouping.spread(IDS, 5, copies, key=key)
+        result = grouping.finite_aggregation(IDS, 5, copies, key=key)
         served = Counter(client for group in result.members for client in set(group.tolist()))
         assert set(served.values()) == {copies}
         assert sum(map(len, result.members)) == copies * len(IDS)

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from flcert import datasets, models
+from flcert.core.settings import Choice
 from flcert.errors import InputError
 from flcert.grouping import hashed, sampled
 from flcert.models.mlp import MLP
-from flcert.registry import Choice
 from flcert.training import Recipe, train
 from flcert.training.ensemble import Electorate
 from flcert.training.panel import SEATS, Alone, Stack, Voter, loaded, panel, seats

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from flcert.core.seeding import stream
 from flcert.datasets.partition import by_degree
 from flcert.errors import InputError
-from flcert.seeding import stream
 
 LABELS = np.arange(60_000) % 10
 

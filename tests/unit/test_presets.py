@@ -2,10 +2,10 @@
 
 import pytest
 
-from flcert import presets
-from flcert.backdoors import backdoor_for
-from flcert.config import load_config
+from flcert import datasets, presets
+from flcert.datasets import DATASETS
 from flcert.errors import InputError
+from flcert.runs.config import load_config
 
 # name: clients, groups, rounds, local steps, learning rate, batch size (the paper's "Parameter Settings")
 PAPER = {
@@ -66,6 +66,19 @@ def test_every_preset_is_valid_at_every_scale(name, scale):
     assert 2 <= config.grouping.num_groups <= config.data.options["num_clients"]
 
 
+@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("scale", [0.5, 0.99, 0.9999])
+def test_a_scaled_preset_asks_for_no_more_clients_than_there_are(name, scale):
+    whole, part = presets.values(name), presets.values(name, scale)
+    everyone = whole["data"].get("options", {}).get("num_clients") or DATASETS[whole["data"]["name"]].users
+    assert part["data"]["options"]["num_clients"] <= everyone
+
+
+def test_99_percent_of_chitchat_leaves_out_people_with_few_messages():
+    options = presets.values("chitchat", 0.99)["data"]["options"]  # 1,315 people wrote, 1,235 of them enough
+    assert options == {"num_clients": round(0.99 * 1235)}
+
+
 def test_a_tenth_of_mnist():
     config = load_config(preset="mnist-0.1", scale=0.1)
     assert config.data.options == {"num_clients": 100, "degree": 0.1, "num_train": 6000}
@@ -103,21 +116,19 @@ def test_the_command_prints_what_run_reads(flcert, tmp_path):
     ],
 )
 def test_the_backdoors_of_the_paper(name, trigger, target):
-    config = load_config(preset=name, overrides=["attack.name=backdoor", "attack.malicious=1"])
-    assert backdoor_for(config).options == {"trigger": trigger, "target": target}
-    own = load_config(preset=name, overrides=['attack={name="backdoor",malicious=1,options={trigger="phrase"}}'])
-    assert backdoor_for(own).options == {"trigger": "phrase"}
+    data = load_config(preset=name).data
+    assert datasets.backdoor(data.name, data.options) == {"trigger": trigger, "target": target}
 
 
 def test_the_backdoor_of_text_is_a_phrase_in_the_vocabulary(tmp_path):
     vocabulary = tmp_path / "words.txt"
     vocabulary.write_text("".join(f"{word}\n" for word in ("is", "from", "delicious", "pasta")))
     common = [f"data.options.vocabulary={vocabulary}", "data.options.path=x.jsonl"]
-    config = load_config(preset="reddit", overrides=[*common, "data.options.num_words=5"])
-    assert backdoor_for(config).options == {
+    data = load_config(preset="reddit", overrides=[*common, "data.options.num_words=5"]).data
+    assert datasets.backdoor(data.name, data.options) == {
         "trigger": {"name": "phrase", "options": {"tokens": [4, 2, 0, 1]}},  # "astoria" is unknown here
         "target": 3,
     }
-    small = load_config(preset="reddit", overrides=[*common, "data.options.num_words=3"])
+    small = load_config(preset="reddit", overrides=[*common, "data.options.num_words=3"]).data
     with pytest.raises(InputError, match="must hold the backdoor's answer 'delicious'"):
-        backdoor_for(small)
+        datasets.backdoor(small.name, small.options)

@@ -8,18 +8,22 @@ import pytest
 import torch
 from torch.nn import functional
 
-from flcert import attacks, models, registry
+from flcert import attacks, models
 from flcert.attacks import AttackPlan
+from flcert.core import plugins
+from flcert.core.seeding import stream
+from flcert.core.settings import Choice
 from flcert.datasets import Federation, load
 from flcert.engines import Inline, Processes, Workers
 from flcert.errors import InputError
 from flcert.grouping import hashed, sampled
-from flcert.registry import Choice
-from flcert.seeding import stream
 from flcert.training import Recipe, train
-from flcert.training.group import GroupTask, group_key, recipe_sources, train_group
+from flcert.training.context import Context
+from flcert.training.group import train_group
+from flcert.training.keys import model_entry, recipe_sources
 from flcert.training.rounds import participants
 from flcert.training.smoothing import Smoothing
+from flcert.training.tasks import GroupTask
 from flcert.training.train import train_groups
 
 FEDERATION = load("digits", num_clients=30, num_test=60)
@@ -150,7 +154,7 @@ def test_sampled_groups_must_all_train_alike(store):
     """Theorem 1 speaks of one model for each set of clients; a seed for each draw would make several."""
     grouping = sampled(FEDERATION.ids, 5, 2)
     for recipe in (Recipe(seeds="per-group"), Recipe(variants=[{"seed": 1}, {}])):
-        with pytest.raises(InputError, match="sampled groups must all train alike"):
+        with pytest.raises(InputError, match="groups that are drawn at random must all train alike"):
             train(FEDERATION, grouping, recipe, store=store)
 
 
@@ -171,7 +175,7 @@ def keys_after(federation=FEDERATION, task=None, **recipe):
     changed = Recipe(rounds=3).model_copy(update=recipe)
     task = task or GroupTask((0, 1), changed, recipe_sources(changed))
     digests = {position: federation.client_digest(position) for position in task.members}
-    return group_key(federation, task, digests, rounds=task.recipe.rounds)
+    return model_entry(federation, task, digests, rounds=task.recipe.rounds).key
 
 
 def attacked(choice=Choice(name="zero"), malicious=frozenset({0}), seed=0):  # noqa: B008 (frozen)
@@ -206,7 +210,7 @@ def test_the_key_covers_whatever_the_model_depends_on(monkeypatch):
         keys_after(model=Choice(name="mlp", options={"hidden": [8]})),
         keys_after(aggregator=Choice(name="tests.saboteur:aggregator")),
     ]
-    monkeypatch.setattr("flcert.training.group.TRAINING_VERSION", 0)
+    monkeypatch.setattr("flcert.training.keys.TRAINING_VERSION", 0)
     changed.append(keys_after())
     for library in (torch, np):
         monkeypatch.setattr(library, "__version__", "0")
@@ -232,7 +236,7 @@ def test_an_edited_module_of_the_user_s_own_is_not_confused_with_its_older_text(
         (tmp_path / "users_net.py").write_text(NET.format("WIDTH"))
         (tmp_path / "helping.py").write_text(f"WIDTH = {width}")  # what the module imports counts too
         monkeypatch.delitem(sys.modules, "helping", raising=False)
-        monkeypatch.setattr(registry, "_digests", {})  # as in a process that starts now
+        monkeypatch.setattr(plugins, "_digests", {})  # as in a process that starts now
         monkeypatch.delitem(sys.modules, "users_net", raising=False)
         ensemble = train(FEDERATION, hashed(FEDERATION.ids, 2), recipe, store=store)
         assert ensemble.trained == 2
@@ -255,13 +259,15 @@ def test_edited_triggers_and_packages_without_init_files_are_noticed_too(tmp_pat
     for edit in (1, 2):
         (tmp_path / "users_trigger.py").write_text(TRIGGER.format(edit))
         (tmp_path / "spread_out" / "net.py").write_text(f"from flcert.models.mlp import MLP as Net  # {edit}")
-        monkeypatch.setattr(registry, "_digests", {})  # as in a process that starts now
+        monkeypatch.setattr(plugins, "_digests", {})  # as in a process that starts now
         for name in ("users_trigger", "spread_out", "spread_out.net"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         plan = attacks.plan(choice, 1, FEDERATION.ids)
         with Workers(Inline(), FEDERATION) as workers:
-            plain = train_groups(workers, grouping, Recipe(rounds=1, model=Choice(name="spread_out.net:Net")), store)
-            harmed = train_groups(workers, grouping, Recipe(rounds=1), store, attack=plan)
+            plain = train_groups(
+                Context(workers, store), grouping, Recipe(rounds=1, model=Choice(name="spread_out.net:Net"))
+            )
+            harmed = train_groups(Context(workers, store), grouping, Recipe(rounds=1), plan)
         assert plain.trained == 2
         assert harmed.trained == (2 if edit == 1 else 1)
 
@@ -274,14 +280,14 @@ def test_a_worker_that_would_attack_with_another_text_refuses(tmp_path, monkeypa
     attacks.build(choice)
     (tmp_path / "late_trigger.py").write_text(TRIGGER.format(2))
     with Workers(Processes(1), FEDERATION) as workers:
-        ensemble = train_groups(workers, hashed(FEDERATION.ids, 2), Recipe(rounds=1), store, attack=plan)
+        ensemble = train_groups(Context(workers, store), hashed(FEDERATION.ids, 2), Recipe(rounds=1), plan)
     assert len(ensemble.failures) == 1
     assert "was edited after it was imported" in next(iter(ensemble.failures.values()))
 
 
 def test_an_option_that_only_looks_like_an_import_path_is_left_alone():
     choice = Choice(name="mlp", options={"note": "no_such_module:attribute", "more": ["12:30", "a:b"]})
-    assert registry.choice_sources(choice) == ""
+    assert plugins.choice_sources(choice) == ""
 
 
 def test_the_gradient_is_clipped_to_its_norm():

@@ -7,7 +7,7 @@ from flwr.clientapp import ClientApp
 
 from digits_app.task import federation, recipe
 from flcert import models
-from flcert.isolation import one_thread
+from flcert.core.determinism import one_thread
 from flcert.training.local import Client, Replica, train_locally
 
 app = ClientApp()

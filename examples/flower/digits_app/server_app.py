@@ -4,8 +4,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp, strategy
 
 from digits_app.task import federation, recipe
-from flcert import flower
-from flcert.config import Hashed, Sampled
+from flcert import flower, grouping
 
 app = ServerApp()
 
@@ -17,21 +16,17 @@ def main(grid: Grid, context: Context) -> None:
     users = {"name": flower.by_name(), "public-key": flower.by_public_key, "query": flower.by_query(timeout=timeout)}
     data = federation(int(settings["num-clients"]))
     number, chosen = int(settings["num-groups"]), str(settings["strategy"])
+    groups = {
+        "hashed": number,
+        "sampled": grouping.Sampled(num_groups=number, group_size=int(settings["group-size"])),
+    }
     result = flower.train(
         grid,
-        groups=Hashed(num_groups=number)
-        if settings["grouping"] == "hashed"
-        else Sampled(kind="sampled", num_groups=number, group_size=int(settings["group-size"])),
-        clients=int(settings["num-clients"]),
-        users=users[str(settings["users"])],
-        strategy=None if chosen == "flcert" else getattr(strategy, chosen),
-        recipe=recipe(settings),
-        test=(data.test_inputs, data.test_labels),
-        num_labels=data.num_labels,
-        image_shape=data.image_shape,
-        name="digits",
+        flower.Clients(int(settings["num-clients"]), users[str(settings["users"])]),
+        groups=groups[str(settings["grouping"])],
+        test=flower.TestSet(data.test_inputs, data.test_labels, data.num_labels, "digits", data.image_shape),
         directory=str(settings["directory"]),
-        wait=timeout,
-        timeout=timeout,
+        learning=flower.Learning(recipe(settings), None if chosen == "flcert" else getattr(strategy, chosen)),
+        options=flower.Options(timing=flower.Timing(wait=timeout, timeout=timeout)),
     )
-    print(f"certified accuracy {result.summary['certified_accuracy']}; see {result.directory}/report.html")
+    print(f"certified accuracy {result.summary.certified_accuracy}; see {result.directory}/report.html")

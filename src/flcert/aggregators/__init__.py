@@ -1,15 +1,15 @@
 """Aggregation rules by name: how one group's updates become one."""
 
-from flcert import registry
 from flcert.aggregators.fedavg import fedavg
 from flcert.aggregators.fltrust import fltrust
 from flcert.aggregators.krum import krum
 from flcert.aggregators.median import median
 from flcert.aggregators.protocol import Aggregator, Round
 from flcert.aggregators.trimmed_mean import trimmed_mean
-from flcert.registry import Choice
+from flcert.core import plugins
+from flcert.core.settings import Choice
 
-AGGREGATORS: dict[str, registry.Factory] = {
+AGGREGATORS: dict[str, plugins.Factory] = {
     "fedavg": fedavg,
     "fltrust": fltrust,
     "krum": krum,
@@ -22,7 +22,7 @@ __all__ = ["AGGREGATORS", "Aggregator", "Round", "build", "substitute", "uses_ro
 
 def build(choice: Choice) -> Aggregator:
     """The aggregator of this name, or what a user's ``package.module:factory`` returns."""
-    aggregator: Aggregator = registry.build("aggregator", AGGREGATORS, choice)
+    aggregator: Aggregator = plugins.build("aggregator", AGGREGATORS, choice)
     return aggregator
 
 

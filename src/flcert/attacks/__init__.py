@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flcert import registry
 from flcert.attacks.backdoor import Backdoor
 from flcert.attacks.krum import KrumAttack
 from flcert.attacks.label_flip import LabelFlip
@@ -12,11 +11,12 @@ from flcert.attacks.mpaf import MPAF
 from flcert.attacks.protocol import Attack, Scene
 from flcert.attacks.trim import TrimAttack
 from flcert.attacks.zero import ZeroUpdate
+from flcert.core import plugins
+from flcert.core.seeding import stream
+from flcert.core.settings import Choice
 from flcert.errors import InputError, check_range, unknown_name
-from flcert.registry import Choice
-from flcert.seeding import stream
 
-ATTACKS: dict[str, registry.Factory] = {
+ATTACKS: dict[str, plugins.Factory] = {
     "backdoor": Backdoor,
     "krum": KrumAttack,
     "label-flip": LabelFlip,
@@ -46,7 +46,7 @@ class AttackPlan:
 
 def build(choice: Choice) -> Attack:
     """The attack of this name, or what a user's ``package.module:factory`` returns."""
-    attack = registry.build("attack", ATTACKS, choice)
+    attack = plugins.build("attack", ATTACKS, choice)
     if not isinstance(attack, Attack):
         raise InputError(f"attack {choice.name!r} must be a flcert.attacks.Attack, got {type(attack).__name__}")
     return attack

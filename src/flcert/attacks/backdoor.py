@@ -9,8 +9,8 @@ from torch import Tensor
 from flcert.aggregators import Round
 from flcert.attacks import triggers
 from flcert.attacks.protocol import Attack, Scene
+from flcert.core.settings import Choice
 from flcert.errors import InputError
-from flcert.registry import Choice
 
 
 class Backdoor(Attack):

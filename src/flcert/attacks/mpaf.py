@@ -7,7 +7,7 @@ from pydantic import Field
 
 from flcert.aggregators import Round
 from flcert.attacks.protocol import Attack, Scene
-from flcert.seeding import derive
+from flcert.core.seeding import derive
 
 
 class MPAF(Attack):

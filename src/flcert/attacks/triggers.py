@@ -5,9 +5,9 @@ from math import isqrt
 
 from torch import Tensor, contiguous_format
 
-from flcert import registry
+from flcert.core import plugins
+from flcert.core.settings import Choice
 from flcert.errors import InputError
-from flcert.registry import Choice
 
 Trigger = Callable[[Tensor], Tensor]
 
@@ -64,7 +64,7 @@ def phrase(tokens: tuple[int, ...]) -> Trigger:
     return stamp
 
 
-TRIGGERS: dict[str, registry.Factory] = {
+TRIGGERS: dict[str, plugins.Factory] = {
     "bars": bars,
     "corner": corner,
     "features": features,
@@ -74,7 +74,7 @@ TRIGGERS: dict[str, registry.Factory] = {
 
 def build(choice: Choice) -> Trigger:
     """The trigger of this name, or what a user's ``package.module:factory`` returns."""
-    trigger: Trigger = registry.build("trigger", TRIGGERS, choice)
+    trigger: Trigger = plugins.build("trigger", TRIGGERS, choice)
     return trigger
 
 

@@ -1,26 +1,46 @@
-"""The certificates: pure functions of votes, in exact integer arithmetic."""
+"""The certificates: pure functions of votes, in exact integer arithmetic, and the family that they form."""
 
 from flcert.certify.accuracy import certified_accuracy, certified_share
-from flcert.certify.collective import collective
-from flcert.certify.disjoint import clients_to_overtake, disjoint
-from flcert.certify.enumerated import enumerated
-from flcert.certify.overlapping import overlapping
-from flcert.certify.result import Certificate
-from flcert.certify.runoff import Tally, ranked, runoff, tally
-from flcert.certify.sampled import sampled
+from flcert.certify.certificate import Certificate
+from flcert.certify.collective import Collective, collective
+from flcert.certify.disjoint import Disjoint, clients_to_overtake, disjoint
+from flcert.certify.enumerated import Enumerated, enumerated
+from flcert.certify.evidence import Evidence
+from flcert.certify.family import KINDS, CertificateSettings, guarantee_for, guarantee_from, kind_class, kinds_with
+from flcert.certify.guarantee import Figures, Guarantee
+from flcert.certify.overlapping import Overlapping, overlapping
+from flcert.certify.ranks import RankCounts, count_ranks, ranked
+from flcert.certify.runoff import Runoff, runoff
+from flcert.certify.sampled import Sampled, SampledOptions, sampled
 
 __all__ = [
+    "KINDS",
     "Certificate",
-    "Tally",
+    "CertificateSettings",
+    "Collective",
+    "Disjoint",
+    "Enumerated",
+    "Evidence",
+    "Figures",
+    "Guarantee",
+    "Overlapping",
+    "RankCounts",
+    "Runoff",
+    "Sampled",
+    "SampledOptions",
     "certified_accuracy",
     "certified_share",
     "clients_to_overtake",
     "collective",
+    "count_ranks",
     "disjoint",
     "enumerated",
+    "guarantee_for",
+    "guarantee_from",
+    "kind_class",
+    "kinds_with",
     "overlapping",
     "ranked",
     "runoff",
     "sampled",
-    "tally",
 ]

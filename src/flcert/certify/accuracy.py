@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flcert.certify.result import BoolArray, Certificate
+from flcert.certify.certificate import Certificate
 from flcert.errors import InputError
+from flcert.voting.count_table import BoolArray
 
 
 def certified_accuracy(certificate: Certificate, truth: ArrayLike) -> NDArray[np.float64]:

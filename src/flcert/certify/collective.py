@@ -1,13 +1,19 @@
 """One attacker for the whole test set: how many inputs stay right, whichever m clients are malicious."""
 
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, diags_array, hstack, vstack
 
-from flcert.certify.disjoint import disjoint
-from flcert.certify.result import IntArray, runner_up, top_label
+from flcert.certify.certificate import Certificate
+from flcert.certify.disjoint import disjoint, share_no_client
+from flcert.certify.evidence import Evidence
+from flcert.certify.guarantee import Figures, Groups, Guarantee, Need, Report
 from flcert.errors import InputError, check_range
+from flcert.voting.count_table import IntArray, runner_up, top_label
 
 SCALE = 2**32  # multipliers of the dual are whole numbers of this part
 
@@ -98,3 +104,42 @@ def _multipliers(reach: IntArray, gaps: IntArray, num_malicious: int) -> IntArra
         return np.zeros(inputs, dtype=np.int64)
     multipliers: IntArray = np.floor(-solved.ineqlin.marginals[:inputs] * SCALE).astype(np.int64)
     return multipliers
+
+
+class Collective(Guarantee):
+    """One attacker for the whole test set, among disjoint groups, see ``collective``."""
+
+    title: ClassVar[str] = "whole test set at once"
+    suits: ClassVar[str] = "disjoint groups"
+    needs: ClassVar[Need] = "votes"
+    per_input: ClassVar[bool] = False
+
+    kind: Literal["collective"] = "collective"
+
+    @classmethod
+    def fits(cls, groups: Groups) -> bool:
+        """Whether no client is in two groups."""
+        return share_no_client(groups)
+
+    def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (always refused)
+        """Refused: it counts inputs without naming them."""
+        raise InputError(f"certificate {self.kind!r} counts the inputs of a test set without naming them")
+
+    def figures(self, evidence: Evidence, truth: NDArray[np.generic], levels: Sequence[int], report: Report) -> Figures:
+        """How many inputs stay right when so many clients attack all of them at once."""
+        if evidence.votes is None or not isinstance(evidence.counts, np.ndarray):
+            raise InputError("a collective certificate needs each group's vote, and at most some thousand labels")
+        kept = {}
+        report(0, len(levels))
+        for done, m in enumerate(levels, start=1):
+            kept[m] = collective(evidence.counts, evidence.votes, truth, m, num_failed=self.num_failed)
+            report(done, len(levels))
+        return Figures(title=self.title, inputs=kept)
+
+    @classmethod
+    def note_beside(cls, own: Guarantee) -> str:  # noqa: ARG003 (whatever it is)
+        """What its curve leaves out."""
+        return "The whole-test-set figure counts inputs without naming them, and was computed for some m only."
+
+    def _of_test_set(self, they_do: str, claim: str) -> str:
+        return f"Whatever {they_do} to all of them at once, {claim}."

@@ -1,7 +1,15 @@
 """FLCert-D: the level of a vote among disjoint groups (Theorem 4)."""
 
-from flcert.certify.result import Certificate, CountsLike, checked_counts, runner_up, top_label
+from typing import ClassVar, Literal
+
+from flcert.certify.certificate import Certificate
+from flcert.certify.evidence import Evidence
+from flcert.certify.guarantee import Groups, Guarantee
 from flcert.errors import InputError
+from flcert.voting.count_table import Counts, CountsLike, checked_counts, runner_up, top_label
+from flcert.voting.counting import most_votes, votes_of_input
+
+FEW = 50  # labels up to which a list of rivals has them all
 
 
 def disjoint(counts: CountsLike, *, num_failed: int = 0) -> Certificate:
@@ -55,3 +63,47 @@ def clients_to_overtake(leader: tuple[int, int], rival: tuple[int, int], *, num_
     (label, votes), (other, others) = leader, rival
     gap = votes - others - (other < label) - num_failed
     return max(0, gap // 2 + 1)
+
+
+def share_no_client(groups: Groups) -> bool:
+    """Whether groups are fixed, and no client is in two of them."""
+    members = [client for group in groups.members for client in set(group.tolist())]
+    return not groups.drawn and len(members) == len(set(members))
+
+
+class Disjoint(Guarantee):
+    """FLCert-D: the majority vote of groups that share no client, see ``disjoint``."""
+
+    title: ClassVar[str] = "disjoint groups"
+    suits: ClassVar[str] = "disjoint groups"
+
+    kind: Literal["disjoint"] = "disjoint"
+
+    @classmethod
+    def fits(cls, groups: Groups) -> bool:
+        """Whether no client is in two groups."""
+        return share_no_client(groups)
+
+    def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
+        """Theorem 4."""
+        return disjoint(evidence.counts, num_failed=self.num_failed)
+
+    def takeover(self, counts: Counts, position: int) -> dict[str, int] | None:
+        """From how many malicious clients each other label could win.
+
+        Where labels are many it lists those with most votes, and "other" is the least of all that it does not list.
+        """
+        listed = dict(most_votes(counts, position))
+        if not listed:
+            return None
+        row = votes_of_input(counts, position)
+        leader = next(iter(listed.items()))
+        rivals = {
+            label: clients_to_overtake(leader, (label, int(votes)), num_failed=self.num_failed)
+            for label, votes in enumerate(row.tolist())
+            if label != leader[0]
+        }
+        if len(row) <= FEW:
+            return {str(label): needed for label, needed in rivals.items()}
+        others = min(needed for label, needed in rivals.items() if label not in listed)
+        return {str(label): rivals[label] for label in listed if label in rivals} | {"other": others}

@@ -2,12 +2,18 @@
 
 from functools import partial
 from math import comb
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
-from flcert.certify.result import Certificate, Counts, CountsLike, checked_counts, runner_up, top_label
+from flcert.certify.certificate import Certificate
+from flcert.certify.evidence import Evidence
+from flcert.certify.guarantee import Groups, Guarantee
 from flcert.certify.search import levels_by_value, untouched_groups
 from flcert.errors import InputError, check_range
+from flcert.voting.count_table import Counts, CountsLike, checked_counts, runner_up, top_label
+from flcert.voting.ties import Ties
 
 
 def enumerated(counts: CountsLike, *, num_clients: int, group_size: int, num_failed: int = 0) -> Certificate:
@@ -57,3 +63,44 @@ def _check_all_groups_present(table: Counts, total: int, num_clients: int, group
             f"each row of counts must sum to C({num_clients}, {group_size}) - num_failed = {total - num_failed}, "
             f"got {sums[wrong[0]]} for input {wrong[0]}"
         )
+
+
+class Enumerated(Guarantee):
+    """FLCert-P with every possible group trained, see ``enumerated``.
+
+    Args:
+        group_size: k.
+    """
+
+    title: ClassVar[str] = "all possible groups"
+    suits: ClassVar[str] = "all groups of a fixed size"
+    ties: ClassVar[Ties] = "random"
+
+    kind: Literal["enumerated"] = "enumerated"
+    group_size: int | None = Field(default=None, ge=1)
+
+    @classmethod
+    def fits(cls, groups: Groups) -> bool:
+        """Whether all groups of k clients are there, each once."""
+        size = groups.group_size
+        if groups.drawn or size is None or len(groups.members) != comb(groups.num_clients, size):
+            return False
+        return len({tuple(sorted(group.tolist())) for group in groups.members}) == len(groups.members)
+
+    @classmethod
+    def numbers(cls, groups: Groups, num_failed: int) -> dict[str, Any]:
+        """The fields that follow from the groups."""
+        return super().numbers(groups, num_failed) | {"group_size": groups.group_size}
+
+    def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
+        """Theorem 1 with exact probabilities."""
+        if self.num_clients is None or self.group_size is None:
+            raise InputError(f"a certificate of kind {self.kind!r} needs the number of clients and the group size")
+        return enumerated(
+            evidence.counts, num_clients=self.num_clients, group_size=self.group_size, num_failed=self.num_failed
+        )
+
+    @property
+    def meaning(self) -> str:
+        """What a level speaks of and how sure it is."""
+        return "It speaks of all possible groups, each of which was trained, and holds with certainty."

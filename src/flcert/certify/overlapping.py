@@ -1,15 +1,18 @@
 """Fixed groups that may share clients: one deterministic certificate for every family of groups."""
 
 from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from flcert.certify.result import BoolArray, Certificate, IntArray
+from flcert.certify.certificate import Certificate
+from flcert.certify.evidence import Evidence
+from flcert.certify.guarantee import Guarantee, Need
 from flcert.errors import InputError
-
-NO_VOTE = -1
+from flcert.voting.count_table import BoolArray, IntArray
+from flcert.voting.counting import NO_VOTE
 
 
 def overlapping(votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: int) -> Certificate:
@@ -98,3 +101,36 @@ def _rivals(present: IntArray, counts: IntArray, label: int) -> tuple[IntArray, 
     others = present != label
     absent = next((other for other in range(len(present) + 1) if other not in present), 0)
     return np.append(present[others], absent), np.append(counts[others], 0)
+
+
+class Overlapping(Guarantee):
+    """The majority vote of fixed groups that may share clients, see ``overlapping``."""
+
+    title: ClassVar[str] = "fixed overlapping groups"
+    needs: ClassVar[Need] = "votes"
+
+    kind: Literal["overlapping"] = "overlapping"
+
+    def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
+        """What m clients can do to groups that are known."""
+        if self.num_clients is None or evidence.votes is None or not evidence.groups:
+            raise InputError("a certificate of overlapping groups needs each group's vote and its clients")
+        return overlapping(evidence.votes, evidence.groups, num_clients=self.num_clients)
+
+    @property
+    def meaning(self) -> str:
+        """What a level speaks of and how sure it is."""
+        return (
+            "It speaks of the trained groups themselves, in which a client may be several times, and holds with "
+            "certainty."
+        )
+
+    @classmethod
+    def note_beside(cls, own: Guarantee) -> str:
+        """How it differs from a certificate with a probability."""
+        if not own.probabilistic:
+            return ""
+        return (
+            "The certificate of fixed overlapping groups speaks of the groups that were trained, holds with certainty, "
+            "and gives equal votes to the smallest label instead of breaking ties at random."
+        )

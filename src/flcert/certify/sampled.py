@@ -1,24 +1,50 @@
 """FLCert-P with N sampled groups: Algorithm 1 and Theorems 1 and 3, and tighter bounds for the same votes."""
 
+import json
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
-from math import ceil, comb, floor
-from typing import Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+from pydantic import Field
 
-from flcert.certify.confidence import Probability, clopper_pearson, failure_probability, hypergeometric
+from flcert.certify.certificate import Certificate
+from flcert.certify.confidence import Probability, failure_probability
+from flcert.certify.draw import BothTails, Draw, OneTail
 from flcert.certify.enumerated import enumerated
-from flcert.certify.result import Certificate, Counts, CountsLike, IntArray, checked_counts, runner_up, top_label
-from flcert.certify.search import levels_by_value, untouched_groups
+from flcert.certify.evidence import Evidence
+from flcert.certify.guarantee import Groups, Guarantee
+from flcert.certify.search import levels_by_value
 from flcert.errors import InputError, check_range, unknown_name
+from flcert.voting.count_table import Counts, CountsLike, checked_counts, runner_up, top_label
+from flcert.voting.ties import Ties
 
 Selection = Literal["safe", "paper"]
 Tails = Literal["one", "both", "best"]
 
-SELECTIONS: tuple[Selection, ...] = ("safe", "paper")
-TAILS: tuple[Tails, ...] = ("one", "both", "best")
+SELECTIONS: tuple[Selection, ...] = get_args(Selection)
+TAILS: tuple[Tails, ...] = get_args(Tails)
+
+
+@dataclass(frozen=True)
+class SampledOptions:
+    """What goes beyond the paper's Algorithm 1.
+
+    Args:
+        num_groups: N; by default the row sum. Groups that were drawn but cast no vote belong to N.
+        tails: "one" bounds K_y from its votes and takes C - K_y for every K_z, as in the paper. "both" bounds every K_z
+            from its own votes too, and pays for all those bounds. "best" takes the higher level of the two, each with
+            half of alpha.
+        distinct: whether the N groups were drawn without repetition, which gives tighter bounds; if all groups were
+            drawn and voted, nothing is left to bound.
+    """
+
+    num_groups: int | None = None
+    tails: Tails = "one"
+    distinct: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tails not in TAILS:
+            raise unknown_name("tails", self.tails, TAILS)
 
 
 def sampled(
@@ -29,9 +55,7 @@ def sampled(
     alpha: Probability = 0.001,
     num_inputs: int | None = None,
     selection: Selection = "safe",
-    num_groups: int | None = None,
-    tails: Tails = "one",
-    distinct: bool = False,
+    options: SampledOptions = SampledOptions(),  # noqa: B008 (frozen)
 ) -> Certificate:
     """Certify the ideal ensemble of all C(n, k) groups from the votes of N groups drawn at random.
 
@@ -52,138 +76,130 @@ def sampled(
         num_inputs: the number of inputs D that share alpha; by default the rows of ``counts``.
         selection: "safe" halves alpha, because the label is chosen from the same votes that then bound
             its probability (see docs/theory.md); "paper" does not, as in the paper's Algorithm 1.
-        num_groups: N; by default the row sum. Groups that were drawn but cast no vote belong to N.
-        tails: "one" bounds K_y from its votes and takes C - K_y for every K_z, as in the paper. "both" bounds every K_z
-            from its own votes too, and pays for all those bounds. "best" takes the higher level of the two, each with
-            half of alpha.
-        distinct: whether the N groups were drawn without repetition, which gives tighter bounds; if all groups were
-            drawn and voted, nothing is left to bound.
+        options: groups that cast no vote, tighter bounds.
 
     Returns:
         The certificate. An input abstains where not even m = 0 is granted; ``labels`` then holds the smallest index
         among those with most votes.
 
-    Differs from the paper: ``selection="safe"``, ``tails`` and ``distinct``.
+    Differs from the paper: ``selection="safe"`` and ``options``.
 
     >>> sampled([[480, 20], [260, 240]], num_clients=1000, group_size=2).levels
     array([238,   0])
     """
     table = checked_counts(counts)
     check_range("group_size", group_size, 1, num_clients, "num_clients")
-    if tails not in TAILS:
-        raise unknown_name("tails", tails, TAILS)
     per_input = failure_probability(alpha) / _inputs_sharing_alpha(num_inputs, table.shape[0])
-    draw = Draw(num_clients, group_size, _number_of_groups(table, num_groups), distinct)
-    if distinct and draw.num_groups == draw.total == table.sum(axis=1).min():  # all of them voted
+    draw = Draw(num_clients, group_size, _number_of_groups(table, options.num_groups), options.distinct)
+    if draw.distinct and draw.num_groups == draw.total == table.sum(axis=1).min():  # all of them voted
         return enumerated(table, num_clients=num_clients, group_size=group_size)
     labels, top = top_label(table)
+    share = per_input / (2 if options.tails == "best" else 1) / _labels_that_can_fail(selection)
     levels = []
-    if tails != "both":
-        share = per_input / (2 if tails == "best" else 1)
-        levels.append(levels_by_value(top, OneTail(draw, share / _labels_that_can_fail(selection)).level))
-    if tails != "one":
-        share = per_input / (2 if tails == "best" else 1)
+    if options.tails != "both":
+        levels.append(levels_by_value(top, OneTail(draw, share).level))
+    if options.tails != "one":
         missing = draw.num_groups - np.asarray(table.sum(axis=1)).reshape(-1)
         second = runner_up(table, labels, handicap=False) + missing
-        bounds = table.shape[1] * _labels_that_can_fail(selection)
-        levels.append(BothTails(draw, share / bounds).levels(top, second))
+        levels.append(BothTails(draw, share / table.shape[1]).levels(top, second))
     return Certificate.build(labels, np.max(levels, axis=0))
 
 
-@dataclass(frozen=True)
-class Draw:
-    """N groups drawn from the C(n, k) possible ones.
+class Sampled(Guarantee):
+    """FLCert-P with groups drawn at random, see ``sampled``.
 
     Args:
-        num_clients: n.
         group_size: k.
-        num_groups: N.
-        distinct: whether no group was drawn twice.
+        alpha: the failure probability.
+        selection: correction for choosing the label by its votes.
+        tails: which labels are bounded from their own votes.
+        distinct: whether the groups were drawn without repetition.
     """
 
-    num_clients: int
-    group_size: int
-    num_groups: int
-    distinct: bool
+    title: ClassVar[str] = "sampled groups"
+    suits: ClassVar[str] = "groups drawn at random"
+    probabilistic: ClassVar[bool] = True
+    ties: ClassVar[Ties] = "random"
 
-    def __post_init__(self) -> None:
-        if self.distinct:
-            check_range("num_groups", self.num_groups, 1, self.total, "C(n, k)")
+    kind: Literal["sampled"] = "sampled"
+    group_size: int | None = Field(default=None, ge=1)
+    alpha: float = 0.001
+    selection: Selection = "safe"
+    tails: Tails = "one"
+    distinct: bool = False
 
-    @cached_property
-    def total(self) -> int:
-        """C = C(n, k)."""
-        return comb(self.num_clients, self.group_size)
+    @classmethod
+    def fits(cls, groups: Groups) -> bool:
+        """Whether the groups were drawn at random, all of one size."""
+        return groups.drawn and groups.group_size is not None
 
-    def at_least(self, votes: int, alpha: Fraction) -> int:
-        """A number of all groups that, with probability at least 1 - alpha, is not above those that vote alike."""
-        if self.distinct:
-            return hypergeometric(votes, self.num_groups, self.total, alpha)
-        return ceil(clopper_pearson(votes, self.num_groups, alpha) * self.total)
+    @classmethod
+    def numbers(cls, groups: Groups, num_failed: int) -> dict[str, Any]:
+        """The fields that follow from the groups."""
+        numbers = super().numbers(groups, num_failed)
+        return numbers | {"group_size": groups.group_size, "distinct": groups.distinct}
 
-    def at_most(self, votes: int, alpha: Fraction) -> int:
-        """A number of all groups that, with probability at least 1 - alpha, is not below those that vote alike."""
-        if self.distinct:
-            return self.total - hypergeometric(self.num_groups - votes, self.num_groups, self.total, alpha)
-        return floor((1 - clopper_pearson(self.num_groups - votes, self.num_groups, alpha)) * self.total)
+    def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:
+        """Algorithm 1."""
+        if self.num_clients is None or self.group_size is None:
+            raise InputError(f"a certificate of kind {self.kind!r} needs the number of clients and the group size")
+        number = self.num_groups or self._groups_behind(evidence.counts)
+        return sampled(
+            evidence.counts,
+            num_clients=self.num_clients,
+            group_size=self.group_size,
+            alpha=self.alpha,
+            num_inputs=num_inputs,
+            selection=self.selection,
+            options=SampledOptions(number, self.tails, self.distinct),
+        )
 
-    def level_of_gap(self, gap: int) -> int:
-        """The largest m that Theorem 1 grants for K_y - K_z >= gap, or -1."""
-        return untouched_groups(self.num_clients, self.group_size, more_than=2 * self.total - gap)
+    def _groups_behind(self, counts: Counts) -> int | None:
+        """N from counts and failed groups, where it was not given."""
+        return int(counts.sum(axis=1).max()) + self.num_failed if self.num_failed else None
 
+    def least_groups(self, num_inputs: int) -> int:
+        """The smallest N with which any input can be certified."""
+        return least_groups(num_inputs, self.alpha, self.selection)
 
-@dataclass(frozen=True)
-class OneTail:
-    """The paper's bound: every rival is given all groups that are not known to vote for y."""
+    def theorem(self) -> str:
+        """The numbers in the order of the first version of flcert, so that accounts of alpha go on."""
+        names = ("kind", "num_clients", "group_size", "num_groups", "num_failed", "tails", "distinct")
+        return json.dumps({name: getattr(self, name) for name in names} | {"tie_seed": 0})
 
-    draw: Draw
-    alpha: Fraction
+    @property
+    def failure_probability(self) -> str:
+        """The probability that a certificate is wrong, at most; see docs/theory.md on selection."""
+        return f"{self.alpha}" if self.selection == "safe" else f"2 x {self.alpha}"
 
-    def level(self, votes: int) -> int:
-        """The level of a label with so many votes."""
-        draw = self.draw
-        if 2 * votes <= draw.num_groups:  # no majority: another label may have as many votes
-            return -1
-        if not draw.distinct:
-            bound = clopper_pearson(votes, draw.num_groups, self.alpha)
-            return level_of_bound(bound, draw.num_clients, draw.group_size)
-        if draw.num_groups == 1 < draw.total:  # one group is a majority of itself, whichever it is: see docs/theory.md
-            return -1
-        return draw.level_of_gap(2 * draw.at_least(votes, self.alpha) - draw.total)
+    @property
+    def meaning(self) -> str:
+        """What a level speaks of and how sure it is."""
+        return (
+            "It speaks of the ensemble of all possible groups, of which the trained ones are a sample, and holds for "
+            f"all test inputs at once except with probability {self.failure_probability} (selection: "
+            f"{self.selection}). Curves along the rounds, where there are any, hold each by itself."
+        )
 
+    @property
+    def proved(self) -> str:
+        """How to begin a sentence about something that is proved."""
+        return (
+            "Proved of the ensemble of all possible groups, except with probability "
+            f"{self.failure_probability} over their draw"
+        )
 
-def level_of_bound(lower_bound: Fraction, num_clients: int, group_size: int) -> int:
-    """The largest m that Theorem 1 grants for a lower bound on p_y and 1 - p_y above every p_z, or -1.
+    def _of_input(self, name: str, nobody: str) -> str:
+        return (
+            f"{name}, and {nobody} could have changed what the ensemble of all possible groups answers, "
+            f"except with probability {self.failure_probability} over the draw of the groups."
+        )
 
-    With C = C(n, k) the condition of Theorem 1 is, in integers,
-
-        2 ceil(p C) + 2 C(n-m, k) > 3 C,   0 <= m <= n-k.
-
-    >>> level_of_bound(Fraction(1), 30, 2)
-    8
-    """
-    if lower_bound <= Fraction(1, 2):
-        return -1
-    total = comb(num_clients, group_size)
-    return untouched_groups(num_clients, group_size, more_than=3 * total - 2 * ceil(lower_bound * total))
-
-
-@dataclass(frozen=True)
-class BothTails:
-    """Bounds on the groups of all labels at once: from below for y, from above for its strongest rival."""
-
-    draw: Draw
-    alpha: Fraction
-
-    def levels(self, top: IntArray, second: IntArray) -> IntArray:
-        """The level of each input from the votes of y and of the strongest rival."""
-        draw = self.draw
-        low = {int(votes): draw.at_least(int(votes), self.alpha) for votes in np.unique(top)}
-        high = {int(votes): draw.at_most(int(votes), self.alpha) for votes in np.unique(second)}
-        gaps = np.empty(len(top), dtype=object)  # C(n, k) may be beyond any machine integer
-        for position, (mine, rival) in enumerate(zip(top.tolist(), second.tolist(), strict=True)):
-            gaps[position] = low[mine] - min(high[rival], draw.total - low[mine])
-        return levels_by_value(gaps, draw.level_of_gap)
+    def _of_test_set(self, they_do: str, claim: str) -> str:
+        return (
+            f"Except with probability {self.failure_probability} over the draw of the groups: "
+            f"whatever {they_do}, in the ensemble of all possible groups {claim}."
+        )
 
 
 def least_groups(num_inputs: int, alpha: Probability = 0.001, selection: Selection = "safe") -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert.certify.result import IntArray
+from flcert.voting.count_table import IntArray
 
 
 def untouched_groups(num_clients: int, group_size: int, *, more_than: int) -> int:

@@ -3,31 +3,34 @@
 import csv
 import io
 import json
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flcert.cli.options import Json
+from flcert.certify import kind_class, kinds_with
+from flcert.certify.family import DEFAULT_KIND
+from flcert.cli.options import CERTIFICATES, Json, look_for_modules_in
+from flcert.core.files import write_atomic
 from flcert.errors import InputError, IntegrityError
-from flcert.files import write_atomic
-from flcert.guarantee import Further
-from flcert.tables import Rows, read_counts, read_labels, read_votes
+from flcert.voting.files import Rows, read_counts, read_labels, read_votes
 
 if TYPE_CHECKING:
-    from flcert.certify.result import Certificate
-    from flcert.guarantee import Guarantee
+    from numpy.typing import NDArray
 
-PROOF = ("alpha", "selection", "tails")  # of sampled groups
+    from flcert.certify import Certificate, Evidence, Guarantee
+    from flcert.runs.directory import RunDirectory
+
+BOUNDS = ("alpha", "selection", "tails")  # what may be changed about a run's own certificate
 
 
 def certify(
     path: Annotated[Path, typer.Argument(help="A run directory, or a table of votes (npy or CSV).")],
     truth: Annotated[Path | None, typer.Option(help="True labels (npy, or CSV with one a line).")] = None,
     kind: Annotated[
-        str | None,
-        typer.Option(help="disjoint (FLCert-D), sampled or enumerated (FLCert-P).", show_default="disjoint"),
+        str | None, typer.Option(help=f"Of a table's votes: {CERTIFICATES}.", show_default=DEFAULT_KIND)
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients n.")] = None,
     group_size: Annotated[int | None, typer.Option(help="Clients in a group k.")] = None,
@@ -36,15 +39,13 @@ def certify(
         str | None, typer.Option(help="safe, or paper for Algorithm 1 to the letter.", show_default="safe")
     ] = None,
     tails: Annotated[
-        str | None, typer.Option(help="Bounds of sampled groups: one, both, or the best.", show_default="one")
+        str | None, typer.Option(help="Bounds of groups drawn at random: one, both, or the best.", show_default="one")
     ] = None,
     distinct: Annotated[
-        bool, typer.Option("--distinct", help="The sampled groups were drawn without repetition.")
+        bool, typer.Option("--distinct", help="The groups were drawn at random without repetition.")
     ] = False,
     labels: Annotated[int | None, typer.Option(help="Number of labels L, for --tails both of a table.")] = None,
-    also: Annotated[
-        Further | None, typer.Option(help="Another certificate of a run: overlapping, runoff or collective.")
-    ] = None,
+    also: Annotated[str | None, typer.Option(help=f"Another certificate of a run: {CERTIFICATES}.")] = None,
     failed: Annotated[int | None, typer.Option(help="Groups with clients whose vote is missing.")] = None,
     counts: Annotated[bool, typer.Option("--counts", help="The table holds counts, inputs x labels.")] = False,
     rows: Annotated[
@@ -52,148 +53,139 @@ def certify(
         typer.Option(help="What a row of a vote table is: groups or inputs.", show_default="npy: groups, CSV: inputs"),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certificate of each input as CSV.")] = None,
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if a certificate is one.")] = Path(),
     json_: Json = False,
 ) -> None:
     """Certify a vote: for each input the label, and how many malicious clients provably cannot change it.
 
     A run directory is checked against the certificate that it holds. Changing `--alpha`, `--selection` or `--tails` of
-    a run with sampled groups certifies its votes anew.
+    a run with groups drawn at random certifies its votes anew.
 
     Example: `flcert certify votes.csv --truth labels.csv`
 
     Example: `flcert certify votes.npy --kind sampled --clients 1000 --group-size 2`
     """
-    proof = {"alpha": alpha, "selection": selection, "tails": tails}
+    look_for_modules_in(modules)
+    bounds = {"alpha": alpha, "selection": selection, "tails": tails}
     table = {"kind": kind, "num_clients": clients, "group_size": group_size, "num_failed": failed}
     table |= {"distinct": distinct or None}
-    given = {name: value for name, value in {**table, **proof}.items() if value is not None}
+    given = {name: value for name, value in {**table, **bounds}.items() if value is not None}
     if path.is_dir():
         _refuse_table_options(given, {"rows": rows, "truth": truth, "counts": counts or None, "labels": labels})
-        if also:
-            _refuse_idle(given, f"certificate {also!r}")
-        if also == "collective":
-            if out is not None:
-                raise InputError(f"certificate 'collective' counts inputs without naming them; leave out --out {out}")
-            _print_collective(path, json_)
-            return
-        certificate, guarantee, right = _of_run(path, given, also)
+        asked = _of_run(path, given, also)
     else:
         if also:
             raise InputError("--also goes with a run directory, which knows the groups and their models")
-        certificate, guarantee = _of_table(path, given, counts, rows, labels)
-        right = read_labels(truth) if truth else None
+        asked = _of_table(Table(path, counts, rows, labels), given, read_labels(truth) if truth else None)
+    if not asked.guarantee.per_input:
+        if out is not None:
+            raise InputError(
+                f"certificate {asked.guarantee.kind!r} counts inputs without naming them; leave out --out {out}"
+            )
+        _print_of_test_set(path, asked, as_json=json_)
+        return
+    certificate = asked.certificate()
     if out is not None:
         write_atomic(out, _as_csv(certificate).encode())
-    _print(certificate, guarantee, right, json_)
+    _print(certificate, asked, as_json=json_)
 
 
-def _of_run(path: Path, given: dict[str, Any], also: "Further | None") -> "tuple[Certificate, Guarantee, Any]":
-    """The certificate of a run's votes, checked against the recorded one; or a further one, if asked for."""
-    import numpy as np
+@dataclass(frozen=True)
+class Asked:
+    """What is to be certified.
 
-    from flcert.ballots import Ballots
-    from flcert.further import further_certificate, further_guarantee
-    from flcert.rundir import RunDirectory
+    Args:
+        guarantee: which theorem.
+        evidence: the votes.
+        truth: the true labels, where they are known.
+        recorded: the directory whose recorded certificate must be the same, if any.
+    """
+
+    guarantee: "Guarantee"
+    evidence: "Evidence"
+    truth: "NDArray[Any] | None" = None
+    recorded: "RunDirectory | None" = None
+
+    def certificate(self) -> "Certificate":
+        """The certificate, compared with the recorded one."""
+        import numpy as np
+
+        certificate = self.guarantee.certify(self.evidence)
+        if self.recorded:
+            recorded = self.recorded.certificate()
+            for name in ("labels", "levels", "abstained"):
+                if not np.array_equal(getattr(certificate, name), getattr(recorded, name)):
+                    raise IntegrityError(
+                        f"{self.recorded.path}: the recorded certificate does not follow from the votes ({name} differ)"
+                    )
+        return certificate
+
+
+@dataclass(frozen=True)
+class Table:
+    """A vote table and how to read it."""
+
+    path: Path
+    counts: bool
+    rows: Rows | None
+    labels: int | None
+
+
+def _of_run(path: Path, given: dict[str, Any], also: str | None) -> Asked:
+    """A run's votes under its own certificate, under the same with other settings, or under a further one."""
+    from flcert.certify import guarantee_from
+    from flcert.runs.directory import RunDirectory
+    from flcert.runs.guarantees import guarantee_of_run
 
     directory = RunDirectory.open(path)
-    manifest = directory.manifest()
-    _refuse_unless_sampled(given, manifest["guarantee"]["kind"])
-    guarantee = _guarantee({**manifest["guarantee"], **given})
-    ballots = Ballots.cast(directory.array("votes"), manifest["data"]["labels"], directory.members())
-    certificate = guarantee.certify(ballots)
+    own, truth, evidence = directory.guarantee(), directory.truth(), directory.evidence()
     if also:
-        certificate = further_certificate(also, ballots, guarantee, directory.tally())
-        return certificate, further_guarantee(also, guarantee), directory.truth()
-    if not given:
-        recorded = directory.certificate()
-        for name in ("labels", "levels", "abstained"):
-            if not np.array_equal(getattr(certificate, name), getattr(recorded, name)):
-                raise IntegrityError(f"{path}: the recorded certificate does not follow from the votes ({name} differ)")
-    return certificate, guarantee, directory.truth()
+        guarantee = guarantee_of_run(directory, also)
+        _refuse_idle(given, type(guarantee), f"certificate {also!r}", also=True)
+        return Asked(guarantee, evidence, truth)
+    _refuse_idle(given, type(own), own.title)
+    changed = guarantee_from({**own.model_dump(), **given})
+    return Asked(changed, evidence, truth, None if given else directory)
 
 
-def _of_table(
-    path: Path, given: dict[str, Any], counts: bool, rows: Rows | None, labels: int | None
-) -> "tuple[Certificate, Guarantee]":
-    from flcert.ballots import Ballots
+def _of_table(table: Table, given: dict[str, Any], truth: "NDArray[Any] | None") -> Asked:
+    from flcert.certify import Evidence, guarantee_from
 
-    kind = given.get("kind", "disjoint")
-    _refuse_unless_sampled(given, kind)
-    if "group_size" in given and kind == "disjoint":
-        raise InputError("group_size has no meaning for disjoint groups; it goes with --kind sampled or enumerated")
-    if counts:
-        for name, value in {"rows": rows, "labels": labels}.items():
+    name = given.get("kind", DEFAULT_KIND)
+    kind = kind_class(name)
+    _refuse_idle(given, kind, kind.title)
+    if table.counts:
+        for option, value in {"rows": table.rows, "labels": table.labels}.items():
             if value:
-                raise InputError(f"--{name} goes with a table of votes, not with --counts, whose columns are labels")
-        guarantee = _guarantee(given)
-        return guarantee.certify(Ballots(read_counts(path))), guarantee
-    if given.get("kind") == "sampled" and given.get("num_failed"):
+                raise InputError(f"--{option} goes with a table of votes, not with --counts, whose columns are labels")
+        return Asked(guarantee_from({**given, "kind": name}), Evidence(read_counts(table.path)), truth)
+    if kind.probabilistic and given.get("num_failed"):
         raise InputError(
-            "for sampled groups a failed group is a row of the table without votes; --failed goes with --counts"
+            "for groups drawn at random a failed group is a row of the table without votes; --failed goes with --counts"
         )
-    if given.get("tails", "one") != "one" and labels is None:
+    if given.get("tails", "one") != "one" and table.labels is None:
         raise InputError(
             f"--tails {given['tails']} bounds every label there is, voted for or not; give their number with --labels"
         )
-    votes = read_votes(path, rows)
-    guarantee = _guarantee({**given, "num_groups": len(votes)})
-    typer.echo(f"{path}: {votes.shape[0]:,} groups x {votes.shape[1]:,} inputs", err=True)
-    return guarantee.certify(Ballots.cast(votes, labels)), guarantee
-
-
-def _print_collective(path: Path, as_json: bool) -> None:
-    """How many inputs stay right when so many clients attack the whole test set of a run at once."""
-    from flcert.ballots import Ballots
-    from flcert.certify import certified_accuracy
-    from flcert.cli.options import progress_bars
-    from flcert.cli.render import collective_table, output
-    from flcert.further import check_further, collective_curve
-    from flcert.report.points import chosen_levels
-    from flcert.rundir import RunDirectory
-
-    directory = RunDirectory.open(path)
-    guarantee, truth = directory.guarantee(), directory.truth()
-    check_further(["collective"], guarantee.kind)
-    ballots = Ballots.cast(directory.array("votes"), directory.manifest()["data"]["labels"])
-    curve = certified_accuracy(guarantee.certify(ballots), truth)
-    with progress_bars(as_json) as bars:
-        report = partial(bars, "collective")
-        kept = collective_curve(ballots, truth, chosen_levels(curve), guarantee.num_failed, report)
-    if as_json:
-        typer.echo(json.dumps({"inputs": len(truth), "stay_right": kept}))
-    else:
-        output().print(collective_table(kept, curve, len(truth)))
-
-
-def _guarantee(values: dict[str, Any]) -> "Guarantee":
-    from pydantic import ValidationError
-
-    from flcert.guarantee import Guarantee
-    from flcert.registry import complaint
-
-    try:
-        return Guarantee.model_validate(values)
-    except ValidationError as failure:
-        raise complaint(failure, str(failure.errors()[0]["loc"][0])) from None
+    votes = read_votes(table.path, table.rows)
+    typer.echo(f"{table.path}: {votes.shape[0]:,} groups x {votes.shape[1]:,} inputs", err=True)
+    guarantee = guarantee_from({**given, "kind": name, "num_groups": len(votes)})
+    return Asked(guarantee, Evidence.of_votes(votes, table.labels), truth)
 
 
 def _refuse_table_options(given: dict[str, Any], others: dict[str, Any]) -> None:
     """A run directory brings its own clients, groups and labels."""
     for name in (*given, *(key for key, value in others.items() if value is not None)):
-        if name not in PROOF:
+        if name not in BOUNDS:
             raise InputError(f"{name} comes from the run directory and cannot be given; give a vote table instead")
 
 
-def _refuse_unless_sampled(given: dict[str, Any], kind: str) -> None:
-    if kind != "sampled":
-        _refuse_idle(given, f"{kind} groups")
-
-
-def _refuse_idle(given: dict[str, Any], what: str) -> None:
-    """Refuse settings of the bounds of sampled groups where nothing is bounded."""
-    for name in (*PROOF, "distinct"):
-        if name in given:
-            raise InputError(f"{name} has no meaning for {what}, got {given[name]}; it goes with sampled groups")
+def _refuse_idle(given: dict[str, Any], kind: "type[Guarantee]", what: str, *, also: bool = False) -> None:
+    """Refuse settings that mean nothing to a certificate."""
+    for name, value in given.items():
+        if name not in kind.model_fields or (also and name in BOUNDS):
+            others = " or ".join(f"--kind {other}" for other in kinds_with(name))
+            raise InputError(f"{name} has no meaning for {what}, got {value}; it goes with {others}")
 
 
 def _as_csv(certificate: "Certificate") -> str:
@@ -205,26 +197,48 @@ def _as_csv(certificate: "Certificate") -> str:
     return text.getvalue()
 
 
-def _print(certificate: "Certificate", guarantee: "Guarantee", truth: Any, as_json: bool) -> None:
+def _print(certificate: "Certificate", asked: Asked, *, as_json: bool) -> None:
     from flcert.certify import certified_accuracy, certified_share
     from flcert.cli.render import curve_table, output
     from flcert.report.points import proof_sentence
 
-    known = truth is not None
-    curve = certified_accuracy(certificate, truth) if known else certified_share(certificate)
+    known = asked.truth is not None
+    curve = certified_accuracy(certificate, asked.truth) if asked.truth is not None else certified_share(certificate)
     what = "certified accuracy" if known else "certified share"
     if as_json:
         result = {
-            "guarantee": guarantee.model_dump(mode="json"),
+            "guarantee": asked.guarantee.model_dump(mode="json"),
             "inputs": len(certificate),
-            "abstained": int(certificate.abstained.sum()),
             what.replace(" ", "_"): curve.tolist(),
             "labels": certificate.labels.tolist(),
             "levels": certificate.levels.tolist(),
+            "abstained": certificate.abstained.tolist(),
+            "num_abstained": int(certificate.abstained.sum()),
         }
         typer.echo(json.dumps(result))
         return
     console = output()
     console.print(curve_table(curve, len(certificate), None, what))
     console.print(f"\n{int(certificate.abstained.sum()):,} inputs abstained.")
-    console.print(proof_sentence(guarantee, curve, len(certificate), right=known))
+    console.print(proof_sentence(asked.guarantee, curve, len(certificate), right=known))
+
+
+def _print_of_test_set(path: Path, asked: Asked, *, as_json: bool) -> None:
+    """What a certificate of a whole test set says, beside the run's own curve."""
+    import numpy as np
+
+    from flcert.cli.options import progress_bars
+    from flcert.cli.render import of_test_set_table, output
+    from flcert.report.points import chosen_levels
+    from flcert.runs.directory import RunDirectory
+
+    if asked.truth is None:
+        raise InputError(f"certificate {asked.guarantee.kind!r} needs the true labels: give --truth")
+    curve = np.array(RunDirectory.open(path).summary().certified_accuracy) if path.is_dir() else np.ones(1)
+    with progress_bars(as_json) as bars:
+        report = partial(bars, asked.guarantee.title)
+        figures = asked.guarantee.figures(asked.evidence, asked.truth, chosen_levels(curve), report)
+    if as_json:
+        typer.echo(json.dumps({"inputs": len(asked.truth), "stay_right": figures.inputs}))
+    else:
+        output().print(of_test_set_table(figures, curve, len(asked.truth)))

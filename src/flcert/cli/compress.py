@@ -1,18 +1,14 @@
 """``flcert compress``: smaller models, with a certificate of their own."""
 
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import numpy as np
 import typer
 
-from flcert.cli.options import Cache, Json, NumWorkers, Quiet, progress_bars
+from flcert.cli.options import Cache, Json, NumWorkers, Quiet, look_for_modules_in, progress_bars
 from flcert.errors import unknown_name
-
-if TYPE_CHECKING:
-    from flcert.training.compression import Dtype
 
 
 def compress(
@@ -34,31 +30,32 @@ def compress(
     Example: `flcert compress runs/first --dtype int8`
     """
     from flcert.cli.render import compression_table, output
-    from flcert.compressing import compress as make
+    from flcert.core.store import Store
     from flcert.engines import build
-    from flcert.rundir import RunDirectory
-    from flcert.store import Store
+    from flcert.pipeline.compress import compress as make
+    from flcert.runs.directory import RunDirectory
+    from flcert.training.compression import DTYPES
 
-    if dtype not in ("float16", "int8"):
-        raise unknown_name("dtype", dtype, ("float16", "int8"))
-    sys.path.insert(0, str(modules.resolve()))
+    if dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES)
+    look_for_modules_in(modules)
     target = out or run.with_name(f"{run.name}-{dtype}")
     with progress_bars(quiet) as progress:
         done = make(
             run,
-            cast("Dtype", dtype),
+            dtype,
             target,
             engine=build("processes", workers),
             store=Store(cache),
             progress=progress,
         )
-    curve = RunDirectory.open(run).summary()["certified_accuracy"]
+    curve = RunDirectory.open(run).summary().certified_accuracy
     if json_:
         sizes = {"before": done.before, "after": done.after}
         before = {"certified_accuracy_before": curve}
-        typer.echo(json.dumps({"directory": str(target), "bytes": sizes, **before, **done.result.summary}))
+        typer.echo(json.dumps({"directory": str(target), "bytes": sizes, **before, **done.result.summary.told()}))
         return
-    after = done.result.summary["certified_accuracy"]
+    after = done.result.summary.certified_accuracy
     console = output()
     console.print(f"models: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB after\n")
     console.print(compression_table(np.array(curve), np.array(after)))

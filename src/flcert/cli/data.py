@@ -33,10 +33,10 @@ def list_(data_dir: DataDirectory = None, json_: Json = False) -> None:
     from rich.table import Table
 
     from flcert.cli.render import output
-    from flcert.datasets.catalogue import SOURCES
+    from flcert.datasets import downloads
     from flcert.datasets.sources import present
 
-    rows = {name: (present(name, data_dir), entry) for name, entry in SOURCES.items()}
+    rows = {name: (present(entry, data_dir), entry) for name, entry in downloads().items()}
     if json_:
         shown = {
             name: {"present": there, "title": entry.title, "licence": entry.licence, "files": list(entry.files)}
@@ -67,10 +67,11 @@ def get(
 
     Example: `flcert data get har --from ~/Downloads`
     """
+    from flcert.datasets import source
     from flcert.datasets.sources import get
 
     with _bytes_on_stderr(quiet) as report:
-        done = get(name, data_dir, given=from_, report=report)
+        done = get(source(name), data_dir, given=from_, report=report)
     typer.echo("\n".join(done))
 
 
@@ -80,9 +81,10 @@ def verify(name: Name, data_dir: DataDirectory = None, json_: Json = False) -> N
 
     Example: `flcert data verify mnist`
     """
+    from flcert.datasets import source
     from flcert.datasets.sources import verify
 
-    states = verify(name, data_dir)
+    states = verify(source(name), data_dir)
     if json_:
         typer.echo(
             json.dumps([{"path": str(state.path), "state": state.found, "note": state.note} for state in states])
@@ -112,7 +114,7 @@ def _word(state: "State") -> str:
 
 @contextmanager
 def _bytes_on_stderr(quiet: bool) -> "Iterator[Report]":
-    """A bar for each thing that is fetched; Ctrl-C leaves no half of a file."""
+    """A progress bar for each download; Ctrl-C leaves no partial files."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
@@ -129,5 +131,5 @@ def _bytes_on_stderr(quiet: bool) -> "Iterator[Report]":
             yield report
         except KeyboardInterrupt:
             bars.stop()
-            typer.echo("stopped; files that were complete are kept, the others start anew", err=True)
+            typer.echo("stopped; complete files are kept, the others start over next time", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -1,13 +1,22 @@
 """``flcert forget``: exact unlearning."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flcert.cli.options import Cache, EngineName, Json, NumWorkers, Quiet, Scheduler, Timeout, progress_bars
+from flcert.cli.options import (
+    Cache,
+    EngineName,
+    Json,
+    NumWorkers,
+    Quiet,
+    Scheduler,
+    Timeout,
+    look_for_modules_in,
+    progress_bars,
+)
 
 
 def forget(
@@ -24,27 +33,33 @@ def forget(
 ) -> None:
     """Make a run what it would have been without some clients, byte for byte.
 
-    Only the groups that held them are trained again. Votes, certificate and report are updated, and what this
-    run had put into the store of those groups is deleted.
+    Only the groups that held them are trained again. Votes, certificate and report are updated, and everything in the
+    store that was made from their data is deleted.
 
     Example: `flcert forget runs/first client-0003 client-0117`
     """
-    from flcert.cli.render import output
+    from flcert.cli.render import output, warn
+    from flcert.core.store import Store
     from flcert.engines import build
-    from flcert.forgetting import forget as make
-    from flcert.store import Store
+    from flcert.pipeline.forget import forget as make
 
-    sys.path.insert(0, str(modules.resolve()))
+    look_for_modules_in(modules)
     where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     with progress_bars(quiet) as progress:
         done = make(run, clients, engine=where, store=Store(cache), progress=progress)
     ensemble = done.result.ensemble
     if json_:
         counts = {"held": done.groups, "trained": ensemble.trained, "reused": ensemble.reused, "deleted": done.deleted}
-        typer.echo(json.dumps({"directory": str(run), "groups": counts, **done.result.summary}))
+        counts["of_unknown_origin"] = done.unknown
+        typer.echo(json.dumps({"directory": str(run), "groups": counts, **done.result.summary.told()}))
         return
     groups = (
         f"{done.groups:,} groups had held them: {ensemble.trained:,} trained, {ensemble.reused:,} reused from the store"
     )
-    deleted = f"{done.deleted:,} files of models and votes deleted from the store"
+    deleted = f"{done.deleted:,} entries made from their data deleted from the store"
+    if done.unknown:
+        warn(
+            f"{done.unknown:,} entries of the store do not say what they were made from, because an older version of "
+            "flcert wrote them; `flcert store prune --days 0` deletes all that is there"
+        )
     output().print(f"{groups}; {deleted}\nrun directory: {run}", soft_wrap=True)

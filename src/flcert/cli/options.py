@@ -1,6 +1,7 @@
 """Options that several commands share, and how engines and progress are made from them."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,22 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from flcert.certify import KINDS as CERTIFICATE_KINDS
+from flcert.grouping import KINDS as GROUPING_KINDS
+
+
+def listed(titles: Mapping[str, str]) -> str:
+    """Names with what they mean, for a help text.
+
+    >>> listed({"a": "first", "b": "second"})
+    'a (first), b (second)'
+    """
+    return ", ".join(f"{name} ({title})" for name, title in titles.items())
+
+
+CERTIFICATES = f"{listed({name: kind.title for name, kind in CERTIFICATE_KINDS.items()})}, or an import path"
+GROUPINGS = f"{listed({name: kind.title for name, kind in GROUPING_KINDS.items()})}, or an import path"
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -46,12 +63,16 @@ EXIT_INTERRUPTED = 130
 
 STAGES = {
     "train": "training groups",
-    "vote": "voting",
-    "rank": "ranking labels",
-    "collective": "whole test set",
+    "votes": "voting",
+    "ranks": "ranking labels",
     "attacked train": "attacked groups",
-    "attacked vote": "their votes",
+    "attacked votes": "their votes",
 }
+
+
+def look_for_modules_in(*places: Path) -> None:
+    """Look for users' own modules in these directories first."""
+    sys.path[:0] = [str(place.resolve()) for place in places]
 
 
 @contextmanager
@@ -87,7 +108,7 @@ class ProgressBars:
         """Show that ``done`` of ``total`` are done."""
         self._bars.start()
         if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(STAGES[stage])
+            self._tasks[stage] = self._bars.add_task(STAGES.get(stage, stage))
         self._bars.update(self._tasks[stage], completed=done, total=total)
 
     def announce(self, what: str) -> None:

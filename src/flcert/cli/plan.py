@@ -1,7 +1,7 @@
 """``flcert plan``: cost and largest certifiable level, before anything is trained."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +10,10 @@ from flcert.cli.options import Json, Scale
 from flcert.errors import InputError
 
 if TYPE_CHECKING:
-    from flcert.plan import Plan, Sizes
+    from flcert.certify import CertificateSettings
+    from flcert.pipeline.plan import Plan, Setting
+
+LEAST_TOLD = 0.05  # empty groups on average that are worth a sentence
 
 
 def plan(
@@ -24,9 +27,11 @@ def plan(
     parameters: Annotated[
         int | None, typer.Option(help="Parameters of the model, for the bytes.", show_default="the preset's")
     ] = None,
-    copies: Annotated[int | None, typer.Option(help="Show finite aggregation with so many groups a client.")] = None,
+    groups_per_client: Annotated[
+        int | None, typer.Option(help="Show groups of which each client serves so many (finite aggregation).")
+    ] = None,
     inputs: Annotated[int, typer.Option(help="Test inputs D that share alpha; a preset does not tell.")] = 10_000,
-    alpha: Annotated[float, typer.Option(help="Failure probability of FLCert-P.")] = 0.001,
+    alpha: Annotated[float, typer.Option(help="Failure probability of groups drawn at random.")] = 0.001,
     selection: Annotated[str, typer.Option(help="safe, or paper for Algorithm 1 to the letter.")] = "safe",
     preset: Annotated[str | None, typer.Option(help="Take n, N, T_e, beta_e and the model from a preset.")] = None,
     scale: Scale = 1.0,
@@ -36,13 +41,15 @@ def plan(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show what a client has to do and what can be certified at most, for FLCert-D, FLCert-P and a single model.
+    """Show what a client has to do and what can be certified at most, for each kind of groups and a single model.
 
     Example: `flcert plan --clients 1000 --groups 500 --rounds 200 --parameters 139960`
 
     Example: `flcert plan --preset har --groups 500 --group-size 2`
     """
-    from flcert import plan as library
+    from flcert.certify import CertificateSettings
+    from flcert.core.settings import validated
+    from flcert.pipeline.plan import obstacles, plan_single, plans
 
     given = {
         "num_clients": clients,
@@ -56,95 +63,107 @@ def plan(
         raise InputError(f"--scale goes with a --preset, got {scale} without one")
     chosen = _of_preset(preset, scale) if preset else {"rounds": 200}
     chosen |= {name: value for name, value in given.items() if value is not None}
-    sizes = _sizes(chosen, {"num_inputs": inputs, "alpha": alpha, "selection": selection})
-    plans = {"FLCert-P": library.plan_sampled(sizes)}
-    if sizes.num_groups <= sizes.num_clients:
-        plans = {"FLCert-D": library.plan_disjoint(sizes), **plans}
-    if copies is not None:
-        plans[f"spread, {copies} groups a client"] = library.plan_spread(sizes, copies)
-    single = single_rounds if single_rounds is not None else 5 * sizes.rounds
-    plans["single global model"] = library.plan_single(sizes, single, beta)
-    empty, needed = library.expected_empty_groups(sizes), library.groups_needed(sizes)
+    chosen |= {"groups_per_client": groups_per_client, "num_inputs": inputs}
+    certificate = validated(CertificateSettings, {"alpha": alpha, "selection": selection})
+    setting = _setting(chosen, certificate)
+    found = plans(setting)
+    single = single_rounds if single_rounds is not None else 5 * setting.rounds
+    found["single global model"] = plan_single(setting, single, beta)
     if json_:
-        methods = {name: asdict(one) for name, one in plans.items()}
-        facts = {"expected_empty_groups": empty, "least_groups_of_p": needed}
-        typer.echo(json.dumps({"sizes": asdict(sizes), "plans": methods, **facts}))
+        sizes = {**asdict(setting.sizes), **_numbers(setting)}
+        typer.echo(json.dumps({"sizes": sizes, "plans": {name: asdict(one) for name, one in found.items()}}))
     else:
-        _print(sizes, plans, empty, needed)
+        _print(setting, found, obstacles(setting.sizes))
 
 
-def _sizes(chosen: dict[str, Any], proof: dict[str, Any]) -> "Sizes":
-    from flcert.plan import Sizes
+def _setting(chosen: dict[str, Any], certificate: "CertificateSettings") -> "Setting":
+    from flcert.grouping import Sizes
+    from flcert.pipeline.plan import Setting
 
     for name, option in (("num_clients", "--clients"), ("num_groups", "--groups")):
         if name not in chosen:
             raise InputError(f"{option} is needed, but was not given (or give a --preset)")
     average = round(chosen["num_clients"] / max(1, chosen["num_groups"]))
-    return Sizes(**{"group_size": max(1, average), **chosen, **proof})
+    filled = {"group_size": max(1, average), **chosen}
+    sizes = Sizes(**{field.name: filled.pop(field.name) for field in fields(Sizes)})
+    return Setting(sizes, certificate=certificate, **filled)
+
+
+def _numbers(setting: "Setting") -> dict[str, Any]:
+    names = ("rounds", "participation", "num_parameters", "num_inputs")
+    return {name: getattr(setting, name) for name in names} | setting.certificate.model_dump(exclude={"also"})
 
 
 def _of_preset(name: str, scale: float) -> dict[str, Any]:
     """The sizes of a preset; its model is built to count what a client sends: parameters and running statistics."""
-    from flcert import models
-    from flcert.config import load_config
-    from flcert.datasets.shapes import SHAPES
-    from flcert.presets import USERS
+    from flcert.datasets import DATASETS
+    from flcert.runs.config import load_config
     from flcert.training.local import Replica
+    from flcert.training.start import initial_module
 
     config = load_config(preset=name, scale=scale)
-    data = config.data.name
-    module = models.build(config.recipe.model, *SHAPES[data], seed=0)
+    data = DATASETS[config.data.name]
+    assert data.input_shape is not None
+    assert data.num_labels is not None
+    module = initial_module(config.recipe, data.input_shape, data.num_labels)
     return {
-        "num_clients": config.data.options.get("num_clients") or USERS[data],
-        "num_groups": config.grouping.num_groups,  # type: ignore[union-attr]
+        "num_clients": config.data.options.get("num_clients") or data.users,
+        "num_groups": config.grouping.num_groups,  # type: ignore[attr-defined]
         "rounds": config.recipe.rounds,
         "participation": config.recipe.participation,
         "num_parameters": Replica(module).read().numel(),
     }
 
 
-def _print(sizes: "Sizes", plans: "dict[str, Plan]", empty: float, needed: int) -> None:
+def _print(setting: "Setting", found: "dict[str, Plan]", impossible: list[str]) -> None:
     from rich.table import Table
 
     from flcert.cli.render import output
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for name in plans:
+    for name in found:
         table.add_column(name, justify="right")
     rows = {
-        "groups of a client, on average": [f"{one.models_a_client:.2f}" for one in plans.values()],
-        "rounds of a client, expected": [f"{one.rounds_a_client:,.1f}" for one in plans.values()],
-        "its traffic, both ways": [_as_bytes(one.bytes_a_client) for one in plans.values()],
-        "largest certifiable m": [f"{one.largest_level:,}" for one in plans.values()],
+        "groups of a client, on average": [f"{one.models_a_client:.2f}" for one in found.values()],
+        "rounds of a client, expected": [f"{one.rounds_a_client:,.1f}" for one in found.values()],
+        "its traffic, both ways": [_as_bytes(one.bytes_a_client) for one in found.values()],
+        "largest certifiable m": [f"{one.largest_level:,}" for one in found.values()],
     }
     for name, cells in rows.items():
-        if sizes.num_parameters or "traffic" not in name:
+        if setting.num_parameters or "traffic" not in name:
             table.add_row(name, *cells)
-    console = output()
+    console, sizes = output(), setting.sizes
     console.print(f"n = {sizes.num_clients:,} clients, N = {sizes.num_groups:,} groups, k = {sizes.group_size:,} (P)\n")
     console.print(table)
-    if not sizes.num_parameters:
+    if not setting.num_parameters:
         console.print("\nFor a client's traffic give --parameters or a --preset.")
-    if "FLCert-D" in plans:
-        votes = sizes.num_groups - empty
-        console.print(
-            f"\nFLCert-D leaves {empty:.1f} groups empty on average; each casts no vote. The largest m is that of "
-            f"{sizes.num_groups:,} votes; with {votes:,.0f} it is {votes // 2:,.0f}."
+    for text in [*impossible, *(said for name, one in found.items() for said in _remarks(name, one, setting))]:
+        console.print(f"\n{text}")
+
+
+def _remarks(name: str, plan: "Plan", setting: "Setting") -> list[str]:
+    """What to know about a column of the table."""
+    said = []
+    if plan.expected_empty_groups >= LEAST_TOLD:
+        said.append(
+            f"{name} leaves {plan.expected_empty_groups:.1f} groups empty on average; they cast no vote. The largest "
+            f"m is that of {setting.sizes.num_groups:,} votes; with {plan.likely_votes:,} it is {plan.likely_level:,}."
         )
-    else:
-        console.print("\nFLCert-D is not possible: it has at most as many groups as clients.")
-    console.print(_verdict(sizes, needed, plans["FLCert-P"]))
+    if plan.least_groups > 1:
+        said.append(_verdict(name, plan, setting))
+    return said
 
 
-def _verdict(sizes: "Sizes", needed: int, sampled: "Plan") -> str:
-    what = f"FLCert-P can certify {'' if sampled.can_certify else 'nothing '}with N = {sizes.num_groups:,}"
-    if sampled.can_certify and sampled.largest_level == 0:
+def _verdict(name: str, plan: "Plan", setting: "Setting") -> str:
+    what = f"{name} can certify {'' if plan.can_certify else 'nothing '}with N = {setting.sizes.num_groups:,}"
+    if plan.can_certify and plan.largest_level == 0:
         what += ", but only if no client is malicious"
-    rule = "2 D / alpha" if sizes.selection == "safe" else "D / alpha"
+    proof = setting.certificate
+    rule = "2 D / alpha" if proof.selection == "safe" else "D / alpha"
     return (
-        f"{what}: for D = {sizes.num_inputs:,} test inputs and alpha = {sizes.alpha} it needs at least {needed:,} "
-        f"groups, more than log2({rule}) with selection = {sizes.selection!r}."
+        f"{what}: for D = {setting.num_inputs:,} test inputs and alpha = {proof.alpha} it needs at least "
+        f"{plan.least_groups:,} groups, more than log2({rule}) with selection = {proof.selection!r}."
     )
 
 

@@ -8,50 +8,53 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flcert.cli.options import Json
+from flcert.cli.options import CERTIFICATES, Json, look_for_modules_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flcert.certify.result import Counts
+    from flcert.voting.count_table import Counts
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     inputs: Annotated[Path, typer.Argument(help="Inputs: npy (inputs x input shape), or CSV with one a line.")],
+    certificate: Annotated[
+        str, typer.Option(help=f"Of the levels: own, the run's; or {CERTIFICATES}, where it fits the groups.")
+    ] = "own",
     modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run's model is one.")] = Path(),
     json_: Json = False,
 ) -> None:
     """Predict the label of each input with its certified level and its votes, as CSV.
 
-    The level of sampled groups holds with the run's alpha for all inputs of one call together.
+    A probabilistic level (groups drawn at random) holds with the run's alpha for all inputs of one call together.
 
     Example: `flcert predict runs/first inputs.npy`
     """
-    from flcert.ballots import Ballots
-    from flcert.pipeline import open_ensemble
-    from flcert.rundir import RunDirectory
-    from flcert.tables import read_inputs
+    from flcert.runs.directory import RunDirectory
+    from flcert.runs.ensemble import open_ensemble
+    from flcert.runs.guarantees import guarantee_of_run
+    from flcert.voting.files import read_inputs
 
-    sys.path.insert(0, str(modules.resolve()))
+    look_for_modules_in(modules)
     directory = RunDirectory.open(run)
-    ensemble = open_ensemble(directory)
-    ballots = Ballots.cast(ensemble.votes(read_inputs(inputs)), ensemble.num_labels, ensemble.grouping.members)
-    guarantee = directory.guarantee()
-    certificate, labels = guarantee.certify(ballots), guarantee.predict(ballots)
+    guarantee = guarantee_of_run(directory, certificate)
+    evidence = open_ensemble(directory).evidence(read_inputs(inputs), guarantee.needs)
+    proof, labels = guarantee.certify(evidence), guarantee.predict(evidence)
     if json_:
         result = {
+            "certificate": guarantee.kind,
             "labels": labels.tolist(),
-            "levels": certificate.levels.tolist(),
-            "abstained": certificate.abstained.tolist(),
-            "votes": list(_votes(ballots.counts)),
+            "levels": proof.levels.tolist(),
+            "abstained": proof.abstained.tolist(),
+            "votes": list(_votes(evidence.counts)),
         }
         typer.echo(json.dumps(result))
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("input", "label", "level", "abstained", "votes"))
-    for position, votes in enumerate(_votes(ballots.counts)):
-        level, abstained = certificate.levels[position], int(certificate.abstained[position])
+    for position, votes in enumerate(_votes(evidence.counts)):
+        level, abstained = proof.levels[position], int(proof.abstained[position])
         tally = " ".join(f"{label}:{number}" for label, number in votes.items())
         writer.writerow((position, labels[position], level, abstained, tally))
 

@@ -1,7 +1,7 @@
 """Tables and sentences for the terminal."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,39 +9,40 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flcert.report.points import Other, chosen_levels, levels_of_all, widened
+from flcert.report.points import Also, chosen_levels, levels_of_all, widened
 
 if TYPE_CHECKING:
+    from flcert.certify import Figures
+    from flcert.runs.records import AttackFigures
     from flcert.training import Ensemble
 
 
 def curve_table(
-    curve: NDArray[np.float64], num_inputs: int, accuracy: float | None, what: str, others: Sequence[Other] = ()
+    curve: NDArray[np.float64], num_inputs: int, accuracy: float | None, what: str, also: Sequence[Also] = ()
 ) -> Table:
     """A few rows of a curve, with further certificates and plain accuracy beside it where they are known."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("malicious clients m", justify="right")
     table.add_column(what, justify="right")
     table.add_column("inputs", justify="right")
-    for other in others:
-        table.add_column(other.name, justify="right")
+    for other in also:
+        table.add_column(other.title, justify="right")
     if accuracy is not None:
         table.add_column("accuracy without attack", justify="right")
-    wide = widened(curve, others)
-    for m in levels_of_all(curve, others):
+    wide = widened(curve, also)
+    for m in levels_of_all(curve, also):
         cells = [f"{m:,}", f"{wide[m]:.1%}", f"{round(wide[m] * num_inputs):,} of {num_inputs:,}"]
-        cells += ["" if share is None else f"{share:.1%}" for share in (other.at(m) for other in others)]
+        cells += ["" if share is None else f"{share:.1%}" for share in (other.at(m) for other in also)]
         table.add_row(*cells, *([] if accuracy is None else [f"{accuracy:.1%}"]))
     return table
 
 
-def collective_table(kept: dict[str, int], curve: NDArray[np.float64], num_inputs: int) -> Table:
-    """Inputs that stay right under one attack on all of them, beside certified accuracy."""
+def of_test_set_table(figures: "Figures", curve: NDArray[np.float64], num_inputs: int) -> Table:
+    """What a certificate of a whole test set says, beside certified accuracy."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("malicious clients m", "certified accuracy", "whole test set at once"):
+    for heading in ("malicious clients m", "certified accuracy", figures.title):
         table.add_column(heading, justify="right")
-    for level, inputs in kept.items():
-        m = int(level)
+    for m, inputs in (figures.inputs or {}).items():
         own = curve[m] if m < len(curve) else 0.0
         table.add_row(f"{m:,}", f"{own:.1%}", f"{inputs / num_inputs:.1%}")
     return table
@@ -68,17 +69,17 @@ def groups_sentence(ensemble: "Ensemble") -> str:
     return ", ".join([*parts, *(f"{number:,} {what}" for what, number in others.items() if number > 0)])
 
 
-def attack_sentence(figures: dict[str, Any], trained: int) -> str:
+def attack_sentence(figures: "AttackFigures", trained: int) -> str:
     """What a simulated attack did, and how many groups were trained for it."""
     text = (
-        f"Simulated attack {figures['name']!r} by {figures['malicious']:,} clients "
-        f"in {figures['groups_attacked']:,} groups ({trained:,} trained for it): "
-        f"accuracy {figures['accuracy_under_attack']:.1%} instead of {figures['accuracy_without_attack']:.1%}; "
-        f"{figures['certified_changed']:,} of the {figures['certified']:,} certified labels changed."
+        f"Simulated attack {figures.name!r} by {figures.malicious:,} clients "
+        f"in {figures.groups_attacked:,} groups ({trained:,} trained for it): "
+        f"accuracy {figures.accuracy_under_attack:.1%} instead of {figures.accuracy_without_attack:.1%}; "
+        f"{figures.certified_changed:,} of the {figures.certified:,} certified labels changed."
     )
-    if "success_rate_under_attack" not in figures:
+    before, after = figures.success_rate_without_attack, figures.success_rate_under_attack
+    if before is None or after is None:
         return text
-    before, after = figures["success_rate_without_attack"], figures["success_rate_under_attack"]
     return f"{text} The backdoor succeeded on {after:.1%} of stamped inputs, {before:.1%} without attack."
 
 

@@ -5,13 +5,19 @@ from typing import Annotated
 
 import typer
 
+from flcert.cli.options import look_for_modules_in
 
-def report(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> None:
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if a certificate is one.")] = Path(),
+) -> None:
     """Draw the figures and write report.html again from what the run directory holds.
 
     Example: `flcert report runs/first`
     """
     from flcert.report.page import write_report
-    from flcert.rundir import RunDirectory
+    from flcert.runs.directory import RunDirectory
 
+    look_for_modules_in(modules)
     typer.echo(write_report(RunDirectory.open(run)))

@@ -81,13 +81,15 @@ def reproduce(
     Example: `flcert reproduce groups --preset digits --scale 0.2`
     """
     from flcert.cli.render import output
-    from flcert.config import load_config
+    from flcert.core.store import Store
     from flcert.engines import build
     from flcert.experiments import experiment
+    from flcert.experiments.lab import check_config
     from flcert.experiments.options import checked
+    from flcert.experiments.reproduce import Request
     from flcert.experiments.reproduce import reproduce as make
-    from flcert.pipeline import federation_of
-    from flcert.store import Store
+    from flcert.pipeline.run import federation_of
+    from flcert.runs.config import load_config
 
     given = {
         "groups": groups or None,
@@ -101,23 +103,15 @@ def reproduce(
     where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     chosen = preset or list(experiment(name).presets)
     settings = {one: load_config(overrides=set_ or [], preset=one, scale=scale) for one in chosen}
-    if len(settings) > 1:
-        for config in settings.values():
-            federation_of(config)  # what is missing is told before anything is trained
+    for config in settings.values():  # what is wrong or missing is told before anything is trained
+        check_config(config)
+        if len(settings) > 1:
+            federation_of(config)
     for one, config in settings.items():
+        label = one if scale == 1 else f"{one}-scale-{scale:g}"
+        request = Request(name, config, label, options, _command(name, one, scale, set_ or [], given))
         with progress_bars(quiet) as bars:
-            made = make(
-                name,
-                config,
-                out,
-                label=one if scale == 1 else f"{one}-scale-{scale:g}",
-                options=options,
-                engine=where,
-                store=Store(cache),
-                progress=bars,
-                announce=bars.announce,
-                command=_command(name, one, scale, set_ or [], given),
-            )
+            made = make(request, out, engine=where, store=Store(cache), progress=bars, announce=bars.announce)
         if json_:
             typer.echo(json.dumps(_as_json(made)))
         else:

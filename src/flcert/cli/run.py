@@ -1,7 +1,6 @@
 """``flcert run``: train, vote and certify."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +8,8 @@ import numpy as np
 import typer
 
 from flcert.cli.options import (
+    CERTIFICATES,
+    GROUPINGS,
     Cache,
     EngineName,
     Json,
@@ -17,13 +18,14 @@ from flcert.cli.options import (
     Scale,
     Scheduler,
     Timeout,
+    look_for_modules_in,
     progress_bars,
 )
 from flcert.errors import InputError
 
 if TYPE_CHECKING:
-    from flcert.config import Config
-    from flcert.pipeline import RunResult
+    from flcert.pipeline.run import RunResult
+    from flcert.runs.config import Config
     from flcert.training import Ensemble
 
 
@@ -38,20 +40,17 @@ def run(
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting, e.g. recipe.rounds=50; repeatable."),
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients n (data.options.num_clients).")] = None,
-    grouping: Annotated[
-        str | None,
-        typer.Option(help="hashed (FLCert-D), sampled or enumerated (FLCert-P), or spread (grouping.kind)."),
-    ] = None,
+    grouping: Annotated[str | None, typer.Option(help=f"Kind of groups: {GROUPINGS} (grouping.kind).")] = None,
     groups: Annotated[int | None, typer.Option(help="Number of groups N (grouping.num_groups).")] = None,
     group_size: Annotated[int | None, typer.Option(help="Clients in a group k (grouping.group_size).")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of training T_e (recipe.rounds).")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Failure probability of sampled groups.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Failure probability of groups drawn at random.")] = None,
     baseline: Annotated[
         str | None, typer.Option(help="One model in place of the groups: single (global model) or crfl.")
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option(help="One more certificate: overlapping, runoff or collective; repeatable (certificate.also)."),
+        typer.Option(help=f"One more certificate of the same models: {CERTIFICATES}; repeatable (certificate.also)."),
     ] = None,
     attack: Annotated[str | None, typer.Option(help="Simulate an attack as well (attack.name).")] = None,
     malicious: Annotated[int | None, typer.Option(help="Malicious clients of that attack (attack.malicious).")] = None,
@@ -76,11 +75,11 @@ def run(
 
     Example: `flcert run --groups 40 --rounds 30 --out runs/first`
     """
-    from flcert import baselines
-    from flcert.config import load_config
+    from flcert.core.store import Store
     from flcert.engines import build
-    from flcert.pipeline import run as run_pipeline
-    from flcert.store import Store
+    from flcert.pipeline.baselines import baseline as baseline_of
+    from flcert.pipeline.run import run as make
+    from flcert.runs.config import load_config
 
     shortcuts = {
         "data.options.num_clients": clients,
@@ -95,10 +94,10 @@ def run(
         "certificate.also": json.dumps(also) if also else None,
     }
     given = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
-    sys.path[:0] = [str(place.resolve()) for place in (config.parent if config else Path(), Path())]  # users' modules
+    look_for_modules_in(config.parent if config else Path(), Path())
     settings = load_config(config, [*(set_ or []), *given], preset=preset, scale=scale)
     if baseline is not None:
-        settings = baselines.baseline(baseline, settings)
+        settings = baseline_of(baseline, settings)
         if grouping or groups or group_size:
             raise InputError("--baseline trains one model of all clients; leave out --grouping, --groups, --group-size")
     if prepare:
@@ -106,14 +105,14 @@ def run(
         return
     where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     with progress_bars(quiet) as progress:
-        result = run_pipeline(settings, out, engine=where, store=Store(cache), progress=progress)
+        result = make(settings, out, engine=where, store=Store(cache), progress=progress)
     _warn(result.ensemble)
     _print(result, as_json=json_)
 
 
 def _prepare(settings: "Config", out: Path | None, *, as_json: bool) -> None:
     from flcert.cli.render import output
-    from flcert.pipeline import prepare
+    from flcert.pipeline.run import prepare
 
     directory, grouping = prepare(settings, out)
     if as_json:
@@ -128,26 +127,27 @@ def _warn(ensemble: "Ensemble") -> None:
 
     for group, reason in ensemble.failures.items():
         warn(f"group {group} has no model and counts as a vote for the strongest rival: {reason}")
-    if diverged := ensemble.diverged():
-        warn(f"{len(diverged)} models are not finite and vote for label 0; is the learning rate too high?")
+    if ensemble.diverged:
+        warn(f"{len(ensemble.diverged)} models are not finite and vote for label 0; is the learning rate too high?")
 
 
 def _print(result: "RunResult", *, as_json: bool) -> None:
     from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output
-    from flcert.report.points import other_curves, proof_sentence
+    from flcert.report.points import also_curves, proof_sentence
 
     ensemble = result.ensemble
     if as_json:
         counts = {"trained": ensemble.trained, "reused": ensemble.reused, "damaged": ensemble.damaged}
         if result.attacked:
             counts["trained_under_attack"] = result.attacked.trained
-        typer.echo(json.dumps({"directory": str(result.directory), "groups": counts, **result.summary}))
+        typer.echo(json.dumps({"directory": str(result.directory), "groups": counts, **result.summary.told()}))
         return
-    console, curve, inputs = output(), np.array(result.summary["certified_accuracy"]), result.summary["inputs"]
+    summary = result.summary
+    console, curve, inputs = output(), np.array(summary.certified_accuracy), summary.inputs
     console.print(f"{groups_sentence(ensemble)}\n")
-    others = other_curves(result.summary.get("also", {}), inputs)
-    console.print(curve_table(curve, inputs, result.summary["accuracy"], "certified accuracy", others))
+    also = also_curves(summary.also, inputs)
+    console.print(curve_table(curve, inputs, summary.accuracy, "certified accuracy", also))
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
-    if result.attacked:
-        console.print(f"\n{attack_sentence(result.summary['attack'], result.attacked.trained)}")
+    if result.attacked and summary.attack:
+        console.print(f"\n{attack_sentence(summary.attack, result.attacked.trained)}")
     console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)

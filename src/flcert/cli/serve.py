@@ -1,16 +1,18 @@
 """``flcert serve``: predictions with their certificates over HTTP."""
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flcert.certify import KINDS
+from flcert.cli.options import CERTIFICATES, look_for_modules_in
 from flcert.errors import InputError, check_range
 
 if TYPE_CHECKING:
-    from flcert.rundir import RunDirectory
+    from flcert.certify import Guarantee
+    from flcert.runs.directory import RunDirectory
     from flcert.serve.ledger import Ledger
 
 
@@ -19,17 +21,17 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     certificate: Annotated[
-        str, typer.Option(help="own: the run's; overlapping: of the groups that were drawn, without probability.")
+        str, typer.Option(help=f"Of the answers: own, the run's; or {CERTIFICATES}, where it fits the groups.")
     ] = "own",
     alpha: Annotated[
-        float | None, typer.Option(help="Sampled groups: failure probability of all answers together.")
+        float | None, typer.Option(help="Groups drawn at random: failure probability of all answers together.")
     ] = None,
     predictions: Annotated[
-        int | None, typer.Option(help="Sampled groups: how many predictions share that alpha.")
+        int | None, typer.Option(help="Groups drawn at random: how many predictions share that alpha.")
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="Sampled groups: file that keeps what is spent.", show_default="<run>/served.json"),
+        typer.Option(help="Groups drawn at random: file that keeps what is spent.", show_default="<run>/served.json"),
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token that requests must carry.")
@@ -56,17 +58,19 @@ def serve(
     for name, value in {**given, "threads": threads}.items():
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
-    from flcert.rundir import RunDirectory
+    from flcert.runs.directory import RunDirectory
+    from flcert.runs.guarantees import guarantee_of_run
     from flcert.serve.app import build_app
     from flcert.serve.server import listen, serve_until_stopped
     from flcert.serve.service import Limits, Service
 
-    sys.path.insert(0, str(modules.resolve()))
+    look_for_modules_in(modules)
     directory = RunDirectory.open(run)
     token = _token(token_file)
-    spent = _ledger(directory, certificate, alpha, predictions, ledger)
+    guarantee = guarantee_of_run(directory, certificate)
+    spent = _ledger(directory, guarantee, (alpha, predictions), ledger)
     listener = listen(host, port)
-    service = Service(directory, certificate, spent, threads)
+    service = Service(directory, guarantee, spent, threads)
     limits = Limits(body=max_body, inputs=max_inputs, concurrency=concurrency, seconds=body_seconds)
     address = f"http://{host}:{listener.getsockname()[1]}"
     typer.echo(f"serving {run} on {address}", err=True)
@@ -75,21 +79,26 @@ def serve(
 
 
 def _ledger(
-    directory: "RunDirectory", certificate: str, alpha: float | None, predictions: int | None, path: Path | None
+    directory: "RunDirectory",
+    guarantee: "Guarantee",
+    promised: tuple[float | None, int | None],
+    path: Path | None,
 ) -> "Ledger | None":
     """The account of the failure probability, if the certificate has one."""
     from flcert.serve.ledger import Ledger
-    from flcert.serve.service import account_of, guarantee_of
+    from flcert.serve.service import account_of
 
-    if guarantee_of(directory, certificate).kind != "sampled":
+    alpha, predictions = promised
+    if not guarantee.probabilistic:
         for name, value in (("alpha", alpha), ("predictions", predictions), ("ledger", path)):
             if value is not None:
-                raise InputError(f"--{name} is for certificates of sampled groups; this one needs no probability")
+                raise InputError(f"--{name} is for certificates of groups drawn at random; this one needs none")
         return None
     if alpha is None or predictions is None:
+        certain = [name for name, kind in KINDS.items() if not kind.probabilistic and kind.suits == "any groups"]
         raise InputError(
-            "certificates of sampled groups share a failure probability: give --alpha (of all answers together) and "
-            "--predictions (how many it covers), or --certificate overlapping, which needs none"
+            f"certificates of {guarantee.suits} share a failure probability: give --alpha (of all answers together) "
+            f"and --predictions (how many it covers), or --certificate {' or '.join(certain)}, which needs none"
         )
     return Ledger(path or directory.path / "served.json", account_of(directory), alpha, predictions)
 

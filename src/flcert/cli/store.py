@@ -16,7 +16,7 @@ def info(cache: Cache = None, json_: Json = False) -> None:
 
     Example: `flcert store info`
     """
-    from flcert.store import Store
+    from flcert.core.store import Store
 
     opened = Store(cache)
     sizes = [entry.stat().st_size for entry in opened.entries()]
@@ -35,7 +35,7 @@ def prune(
 
     Example: `flcert store prune --days 7`
     """
-    from flcert.store import Store
+    from flcert.core.store import Store
 
     files, freed = Store(cache).prune(days)
     typer.echo(f"deleted {files:,} files, freed {freed / 1e6:,.1f} MB")

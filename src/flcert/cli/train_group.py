@@ -2,13 +2,12 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flcert.cli.options import Cache, Json, Quiet, progress_bars
+from flcert.cli.options import Cache, Json, Quiet, look_for_modules_in, progress_bars
 from flcert.errors import InputError, RunError, check_range
 from flcert.grouping import MAX_GROUPS
 
@@ -34,10 +33,10 @@ def train_group(
     Example: `flcert train-group --run runs/first --group 3`
     """
     from flcert.cli.render import output
-    from flcert.pipeline import train_some
-    from flcert.store import Store
+    from flcert.core.store import Store
+    from flcert.pipeline.run import train_some
 
-    sys.path.insert(0, str(modules.resolve()))
+    look_for_modules_in(modules)
     groups = sorted({number for text in group for number in _numbers(text)})
     with progress_bars(quiet) as progress:
         trained = train_some(run, groups, store=Store(cache), progress=progress)

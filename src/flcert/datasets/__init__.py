@@ -1,30 +1,35 @@
-"""Data sets spread over clients, by name."""
+"""Data sets whose examples are divided among clients, by name."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from flcert import registry
-from flcert.datasets.cifar10 import cifar10
-from flcert.datasets.dialogue import chitchat, reddit
-from flcert.datasets.digits import digits
+from flcert.core import plugins
+from flcert.core.settings import Choice
+from flcert.datasets.catalogue import Source
+from flcert.datasets.cifar10 import CIFAR10
+from flcert.datasets.dataset import DataSet
+from flcert.datasets.dialogue import CHITCHAT, REDDIT
+from flcert.datasets.digits import DIGITS
 from flcert.datasets.federation import Federation
-from flcert.datasets.folder import folder
-from flcert.datasets.har import har
-from flcert.datasets.mnist import fashion_mnist, mnist
-from flcert.errors import InputError
+from flcert.datasets.folder import FOLDER
+from flcert.datasets.har import HAR
+from flcert.datasets.mnist import FASHION_MNIST, MNIST
+from flcert.datasets.words import WORDS
+from flcert.errors import InputError, unknown_name
 
-DATASETS: dict[str, Callable[..., Federation]] = {
-    "digits": digits,
-    "folder": folder,
-    "mnist": mnist,
-    "fashion-mnist": fashion_mnist,
-    "cifar10": cifar10,
-    "har": har,
-    "chitchat": chitchat,
-    "reddit": reddit,
+DATASETS: dict[str, DataSet] = {
+    "digits": DIGITS,
+    "folder": FOLDER,
+    "mnist": MNIST,
+    "fashion-mnist": FASHION_MNIST,
+    "cifar10": CIFAR10,
+    "har": HAR,
+    "chitchat": CHITCHAT,
+    "reddit": REDDIT,
 }
 
-__all__ = ["DATASETS", "Federation", "load"]
+__all__ = ["DATASETS", "DataSet", "Federation", "Source", "backdoor", "downloads", "load", "source"]
 
 
 def load(name: str, **options: Any) -> Federation:
@@ -33,7 +38,43 @@ def load(name: str, **options: Any) -> Federation:
     >>> load("digits", num_clients=10).num_clients
     10
     """
-    federation = registry.build("data set", DATASETS, registry.Choice(name=name, options=options))
+    loaders = {known: partial(_load, known) for known in DATASETS}
+    federation = plugins.build("data set", loaders, Choice(name=name, options=options))
     if not isinstance(federation, Federation):
         raise InputError(f"data set {name!r} must return a flcert.Federation, got {type(federation).__name__}")
     return federation
+
+
+def backdoor(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The paper's backdoor for a data set, as options of the attack; empty if there is none.
+
+    >>> backdoor("mnist", {})
+    {'trigger': {'name': 'corner'}, 'target': 0}
+    """
+    record = DATASETS.get(name)  # a user's own function has no record
+    return record.backdoor(_checked(name, options)) if record and record.backdoor else {}
+
+
+def downloads() -> dict[str, Source]:
+    """Everything that ``flcert data get`` can fetch, by name: files of data sets, and the text sets' vocabulary."""
+    entries = [*(record.files for record in DATASETS.values() if record.files), WORDS]
+    return {entry.name: entry for entry in entries}
+
+
+def source(name: str) -> Source:
+    """The files called ``name``."""
+    if name in DATASETS and not DATASETS[name].files:
+        raise InputError(DATASETS[name].no_files or f"data set {name!r} has no files to get")
+    known = downloads()
+    if name not in known:
+        raise unknown_name("data set with files", name, known)
+    return known[name]
+
+
+def _load(name: str, /, **options: Any) -> Federation:
+    return DATASETS[name].load(_checked(name, options))
+
+
+def _checked(name: str, options: Mapping[str, Any]) -> Any:
+    """The options of a data set as an instance of its class."""
+    return plugins.checked_options(DATASETS[name].options, f"data set {name!r}", options)

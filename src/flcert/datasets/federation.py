@@ -1,6 +1,5 @@
 """Clients with their data, and a test set: a few large arrays with an offset for each client."""
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from flcert.core.digest import digest_arrays
 from flcert.datasets.subject import Subject
 from flcert.errors import InputError, unknown_name
 
@@ -24,7 +24,7 @@ class Federation:
 
     Args:
         name: what to call it in reports.
-        ids: the user ids, one a client.
+        ids: the user ids, one for each client.
         inputs: float32 features or int64 tokens of all clients, (examples x input shape).
         labels: int64 labels of all clients.
         offsets: client i owns the rows offsets[i] to offsets[i + 1].
@@ -198,15 +198,6 @@ def _mapped(path: Path) -> NDArray[np.generic]:
     except ValueError:  # an array without elements cannot be mapped
         array = np.load(path)
     return array
-
-
-def digest_arrays(*arrays: NDArray[np.generic], text: str = "") -> str:
-    """BLAKE2b over dtype, shape and bytes of each array, in order."""
-    state = hashlib.blake2b(text.encode(), digest_size=16)
-    for array in arrays:
-        state.update(json.dumps([array.dtype.str, array.shape]).encode())
-        state.update(np.ascontiguousarray(array).data if array.size else b"")
-    return state.hexdigest()
 
 
 def _input_dtype(inputs: NDArray[np.generic]) -> type[np.int64] | type[np.float32]:

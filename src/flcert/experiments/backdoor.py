@@ -1,10 +1,10 @@
 """Figure "untargeted and backdoor attacks": certified accuracy on clean and on stamped inputs."""
 
 from flcert import attacks
-from flcert.backdoors import backdoor_for
 from flcert.experiments.lab import Lab
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Curve, Outcome, outcome_of_both
+from flcert.pipeline.attack import backdoor_for
 
 
 def backdoor(lab: Lab, _options: Options) -> Outcome:

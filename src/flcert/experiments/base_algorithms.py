@@ -1,9 +1,9 @@
 """Figure "different base FL algorithms": the five rules, in groups that are large enough for them."""
 
-from flcert.config import Config
 from flcert.experiments.lab import Lab, with_rule
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Curve, Outcome, outcome_of_both
+from flcert.runs.config import Config
 from flcert.training.rounds import substitutes
 
 ALGORITHMS = {

@@ -1,12 +1,13 @@
 """Figure "trade-off (b)": accuracy by round, of one group's model and of the single global model."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from flcert.config import Config
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Line, Outcome, Panel, Row
-from flcert.grouping import Grouping
+from flcert.runs.config import Config
 
 POINTS = 20
 
@@ -36,7 +37,7 @@ def _accuracies(lab: Lab, name: str, config: Config, rounds: int) -> list[tuple[
     snapshots = tuple(sorted({max(1, round(rounds * step / POINTS)) for step in range(1, POINTS + 1)}))
     everyone = config.grouping.build(lab.federation.ids)
     first = next(members for members in everyone.members if len(members))
-    one = Grouping(everyone.kind, everyone.num_clients, (first,), everyone.group_size)
+    one = replace(everyone, members=(first,))
     ensemble = lab.train(name, one, with_recipe(config, rounds=rounds, evaluate_at=snapshots))
     right = [(number, lab.labels(ensemble, rounds=number) == lab.truth) for number in snapshots]
     return [(number, float(np.mean(kept))) for number, kept in right]

@@ -3,7 +3,7 @@
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Line, Outcome, Panel, Row, at
-from flcert.plan import expected_share, share
+from flcert.grouping import share_of_rounds
 
 SHARES = (0.1, 0.25, 0.5, 1.0)  # of T_e
 
@@ -19,10 +19,11 @@ def cost(lab: Lab, options: Options) -> Outcome:
         rows += [(name, m, number, at(lab.curve(ensemble, rounds=number), m)) for number in snapshots]
     rounds = options.single_rounds or 5 * recipe.rounds
     clients = lab.federation.num_clients
-    equal = share(clients, options.beta) * rounds / expected_share(clients, 1 / lab.num_groups, recipe.participation)
+    load = lab.config.grouping.load(clients, recipe.participation)
+    equal = share_of_rounds(clients, options.beta) * rounds / load.share_of_rounds
     lines = [
         Line(name, [(float(row[2]), float(row[3])) for row in rows if row[0] == name])
-        for name in ("FLCert-P", "FLCert-D")
+        for name in reversed(lab.variants())
     ]
     return Outcome(
         header=("method", "m", "rounds", "certified_accuracy"),

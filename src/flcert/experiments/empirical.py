@@ -3,13 +3,13 @@
 import numpy as np
 
 from flcert import attacks
-from flcert.backdoors import backdoor_for
-from flcert.config import Config
+from flcert.core.settings import Choice
 from flcert.experiments.base_algorithms import ALGORITHMS, larger_groups, small_groups
 from flcert.experiments.lab import Lab, with_rule
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Line, Outcome, Panel, Row
-from flcert.registry import Choice
+from flcert.pipeline.attack import backdoor_for
+from flcert.runs.config import Config
 
 UNTARGETED = {"FedAvg": "zero", "Krum": "krum", "Trimmed-mean": "trim", "Median": "trim", "FLTrust": "trim"}
 METRICS = ("test accuracy", "attack success rate")

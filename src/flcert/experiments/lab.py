@@ -6,22 +6,23 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert import attacks, baselines, datasets
+from flcert import attacks
 from flcert.attacks import AttackPlan
-from flcert.ballots import Ballots
-from flcert.certify import certified_accuracy
-from flcert.certify.sampled import least_groups
-from flcert.config import Config, Hashed, Sampled
+from flcert.certify import Evidence, Guarantee, certified_accuracy
+from flcert.core.settings import Choice
+from flcert.core.store import Store
 from flcert.datasets import Federation
 from flcert.engines import Engine, Workers
 from flcert.errors import InputError
 from flcert.experiments.outcome import Curve
-from flcert.grouping import Grouping
-from flcert.guarantee import Guarantee
-from flcert.registry import Choice
-from flcert.store import Store
-from flcert.training import Ensemble, Progress
-from flcert.training.train import check_recipe, refuse_without_models, train_groups, votes_on_test_set
+from flcert.grouping import Grouping, kind_class, paper_variants
+from flcert.pipeline.baselines import baseline
+from flcert.pipeline.run import federation_of
+from flcert.runs.config import Config
+from flcert.training import Context, Ensemble, Progress
+from flcert.training.checks import check_recipe
+from flcert.training.train import refuse_without_models, train_groups
+from flcert.training.votes import Question, evidence_on_test_set
 
 Announce = Callable[[str], None]
 
@@ -31,28 +32,26 @@ class Lab:
 
     Args:
         config: the setting that is varied: FLCert-D with the preset's number of groups.
-        workers: where groups train; they hold the federation.
-        store: where models and votes are kept.
-        progress: called with a stage, the number done and the total.
+        context: where groups train, and models and votes are kept.
         announce: called with what is done next, in words.
     """
 
-    def __init__(self, config: Config, workers: Workers, store: Store, progress: Progress, announce: Announce) -> None:
-        self.config, self.workers, self.store = config, workers, store
-        self.progress, self.announce = progress, announce
+    def __init__(self, config: Config, context: Context, announce: Announce) -> None:
+        self.config, self.context, self.announce = config, context, announce
         self.trained = self.reused = 0
         self.failed: list[str] = []
-        self.sampled: dict[int, Guarantee] = {}
+        self.probabilistic: dict[str, dict[int, Guarantee]] = {}  # by method and number of groups
 
     @property
     def federation(self) -> Federation:
         """The data."""
-        return self.workers.federation
+        return self.context.federation
 
     @property
     def num_groups(self) -> int:
         """N of the setting."""
-        return self.config.grouping.num_groups  # type: ignore[union-attr]
+        number: int = self.config.grouping.num_groups  # type: ignore[attr-defined]
+        return number
 
     @property
     def truth(self) -> NDArray[np.int64]:
@@ -63,18 +62,12 @@ class Lab:
         """FLCert-D and FLCert-P with this number of groups and the same cost for a client: k = n / N, rounded."""
         number = num_groups or self.num_groups
         group_size = max(1, round(self.federation.num_clients / number))
-        key = self.config.grouping.key if isinstance(self.config.grouping, Hashed) else "flcert"
-        return {
-            "FLCert-D": self.config.model_copy(update={"grouping": Hashed(num_groups=number, key=key)}),
-            "FLCert-P": self.config.model_copy(
-                update={"grouping": Sampled(kind="sampled", num_groups=number, group_size=group_size)}
-            ),
-        }
+        variants = paper_variants(self.config.grouping, number, group_size)
+        return {name: self.config.model_copy(update={"grouping": grouping}) for name, grouping in variants.items()}
 
     def baseline(self, name: str, beta: float) -> Config:
         """A baseline in which a share beta of all clients takes part in a round."""
-        config = baselines.baseline(name, self.config)
-        return with_recipe(config, participation=beta)
+        return with_recipe(baseline(name, self.config), participation=beta)
 
     def ensemble(self, what: str, config: Config, plan: AttackPlan | None = None) -> Ensemble:
         """The trained groups of a configuration, under attack if there is a plan."""
@@ -84,7 +77,7 @@ class Lab:
     def train(self, what: str, grouping: Grouping, config: Config, plan: AttackPlan | None = None) -> Ensemble:
         """The models of these groups; ``what`` they are is told if some of them fail."""
         check_recipe(self.federation, grouping, config.recipe)
-        ensemble = train_groups(self.workers, grouping, config.recipe, self.store, self.progress, plan)
+        ensemble = train_groups(self.context, grouping, config.recipe, plan)
         self.trained += ensemble.trained
         self.reused += ensemble.reused
         refuse_without_models(ensemble)
@@ -94,47 +87,39 @@ class Lab:
         return ensemble
 
     def remarks(self) -> list[str]:
-        """What to know of all figures: groups that failed, and how sure the certificates of sampled groups are."""
-        if not self.sampled:
-            return self.failed
-        proof, inputs = self.config.certificate, len(self.truth)
-        needed = least_groups(inputs, proof.alpha, proof.selection)
-        few = [number for number in sorted(self.sampled) if number < needed]
-        (probability,) = {one.failure_probability for one in self.sampled.values()}
-        sure = f"Each curve of FLCert-P holds by itself, except with probability {probability}."
-        too_few = (
-            f"FLCert-P certifies nothing with N = {', '.join(map(str, few))}: "
-            f"{inputs:,} inputs need at least {needed:,} groups."
-        )
-        return [*self.failed, sure, *([too_few] if few else [])]
+        """What to know of all figures: groups that failed, and how sure probabilistic certificates are."""
+        remarks, inputs = list(self.failed), len(self.truth)
+        for method, guarantees in self.probabilistic.items():
+            (probability,) = {one.failure_probability for one in guarantees.values()}
+            remarks.append(f"Each curve of {method} holds by itself, except with probability {probability}.")
+            needed = max(one.least_groups(inputs) for one in guarantees.values())
+            few = ", ".join(str(number) for number in sorted(guarantees) if number < needed)
+            if few:
+                remarks.append(
+                    f"{method} certifies nothing with N = {few}: {inputs:,} inputs need at least {needed:,} groups."
+                )
+        return remarks
 
-    def ballots(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Ballots:
+    def evidence(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Evidence:
         """Votes on the test inputs; stamped with a trigger, or after fewer rounds, if asked for."""
-        after = rounds or ensemble.recipe.rounds
-        votes = votes_on_test_set(self.workers, ensemble, after, self.store, self.progress, trigger)
-        return Ballots.cast(votes, ensemble.num_labels, ensemble.grouping.members)
+        return evidence_on_test_set(self.context, ensemble, Question(rounds=rounds, trigger=trigger))
 
     def guarantee(self, ensemble: Ensemble) -> Guarantee:
         """Which theorem applies."""
-        proof = self.config.certificate
-        return Guarantee.of(
-            ensemble.grouping,
-            num_failed=len(ensemble.failures),
-            alpha=proof.alpha,
-            selection=proof.selection,
-            tails=proof.tails,
-        )
+        kind = kind_class(ensemble.grouping.kind)
+        return self.config.certificate.of(kind.certificate, ensemble.grouping, len(ensemble.failures))
 
     def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
         """CA@m for every m."""
-        ballots, guarantee = self.ballots(ensemble, trigger, rounds), self.guarantee(ensemble)
-        if guarantee.kind == "sampled":
-            self.sampled[len(ensemble.grouping)] = guarantee
-        return certified_accuracy(guarantee.certify(ballots), self.truth)
+        evidence, guarantee = self.evidence(ensemble, trigger, rounds), self.guarantee(ensemble)
+        if guarantee.probabilistic:
+            method = kind_class(ensemble.grouping.kind).title
+            self.probabilistic.setdefault(method, {})[len(ensemble.grouping)] = guarantee
+        return certified_accuracy(guarantee.certify(evidence), self.truth)
 
     def labels(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> NDArray[np.int64]:
         """What the ensemble predicts for the test inputs."""
-        return self.guarantee(ensemble).predict(self.ballots(ensemble, trigger, rounds))
+        return self.guarantee(ensemble).predict(self.evidence(ensemble, trigger, rounds))
 
     def plan(self, attack: Choice, malicious: int) -> AttackPlan | None:
         """An attack by this many clients; None for none."""
@@ -144,11 +129,19 @@ class Lab:
 @contextmanager
 def open_lab(config: Config, engine: Engine, store: Store, progress: Progress, announce: Announce) -> Iterator[Lab]:
     """A lab with the configuration's data, until the end of the block."""
-    if not isinstance(config.grouping, Hashed):
-        raise InputError(f"experiments start from hashed groups and vary them, got kind {config.grouping.kind!r}")
-    federation = datasets.load(config.data.name, **config.data.options)
-    with Workers(engine, federation) as workers:
-        yield Lab(config, workers, store, progress, announce)
+    check_config(config)
+    with Workers(engine, federation_of(config)) as workers:
+        yield Lab(config, Context(workers, store, progress), announce)
+
+
+def check_config(config: Config) -> None:
+    """Refuse settings that experiments do not follow: they show the paper's methods, on models as they are trained."""
+    paper_variants(config.grouping, 1, 1)
+    if config.compression:
+        raise InputError(f"experiments do not compress models; leave out compression={config.compression!r}")
+    if config.certificate.also:
+        names = ", ".join(choice.name for choice in config.certificate.also)
+        raise InputError(f"experiments show the certificates of the paper; leave out certificate.also={names}")
 
 
 def with_rule(config: Config, rule: str) -> Config:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
+from flcert.core.settings import Strict, complaint
 from flcert.errors import InputError
-from flcert.registry import Strict, complaint
 
 Positive = Annotated[int, Field(gt=0)]
 

@@ -79,7 +79,7 @@ def curve_line(label: str, curve: Curve, length: int) -> Line:
 
 
 def outcome_of_both(varied: str, curves: Mapping[tuple[str, str | int], Curve], note: str = "") -> Outcome:
-    """CA against m for FLCert-P and FLCert-D side by side, with a line for each setting of what is varied.
+    """CA against m for both of the paper's methods side by side, with a line for each setting of what is varied.
 
     Args:
         varied: the name of its column; whole numbers are shown as N = ...
@@ -88,7 +88,7 @@ def outcome_of_both(varied: str, curves: Mapping[tuple[str, str | int], Curve], 
     """
     length = max(len(curve) for curve in curves.values())
     panels = []
-    for method in ("FLCert-P", "FLCert-D"):
+    for method in reversed(list(dict.fromkeys(name for name, _ in curves))):
         lines = [
             curve_line(f"N = {setting:,}" if isinstance(setting, int) else setting, curve, length)
             for (name, setting), curve in curves.items()

@@ -7,15 +7,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from flcert.config import Config
+from flcert.core.files import first_difference, writable_directory, write_atomic, write_json
+from flcert.core.store import Store
 from flcert.engines import Engine, Processes
 from flcert.errors import InputError, check_range
 from flcert.experiments import Lab, Options, Outcome, experiment, open_lab
+from flcert.experiments.facts import FigureFacts
 from flcert.experiments.lab import Announce
-from flcert.files import first_difference, writable_directory, write_atomic, write_json
-from flcert.store import Store
+from flcert.runs.config import Config
 from flcert.training import Progress
-from flcert.training.fill import silent
+from flcert.training.context import silent
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,38 @@ class Reproduction:
     outcome: Outcome
 
 
+@dataclass(frozen=True)
+class Request:
+    """Which figure to make, of which setting.
+
+    Args:
+        name: of the experiment.
+        config: the setting, with the groups of FLCert-D.
+        label: what to call the setting.
+        options: of the experiment.
+        command: that makes the figure, for its section of the page.
+    """
+
+    name: str
+    config: Config
+    label: str
+    options: Options = Options()  # noqa: RUF009 (frozen)
+    command: str = ""
+
+    @property
+    def used(self) -> dict[str, Any]:
+        """The options that mean something to the experiment, as JSON values."""
+        return self.options.model_dump(mode="json", include=set(experiment(self.name).uses))
+
+
 def reproduce(
-    name: str,
-    config: Config,
+    request: Request,
     directory: Path,
     *,
-    label: str,
-    options: Options | None = None,
     engine: Engine | None = None,
     store: Store | None = None,
     progress: Progress = silent,
     announce: Announce = lambda _: None,
-    command: str = "",
 ) -> Reproduction:
     """Run an experiment on a setting and write ``<name>-<label>`` .csv, .png, .svg and .json, and report.html.
 
@@ -58,41 +79,36 @@ def reproduce(
     have in common.
 
     Args:
-        name: of the experiment.
-        config: the setting, with hashed groups.
+        request: what to make.
         directory: where to write; figures of other experiments there stay, and are on the same page.
-        label: what to call the setting.
-        options: of the experiment.
         engine: where groups train; by default processes, one for each core.
         store: where models and votes are kept.
         progress: called with a stage, the number done and the total.
         announce: called with what is done next, in words.
-        command: that makes the figure, for its section of the page.
     """
-    from flcert.report.gallery import draw, figures_in, write_gallery  # Matplotlib loads slowly
+    from flcert.experiments.gallery import draw, figures_in, write_gallery  # Matplotlib loads slowly
 
-    chosen, options, store = experiment(name), options or Options(), store or Store()
+    chosen, store = experiment(request.name), store or Store()
     for place in (directory, store.directory):
         writable_directory(place)
-    stem = directory / f"{name}-{label}"
+    stem = directory / f"{request.name}-{request.label}"
     table, facts = Path(f"{stem}.csv"), Path(f"{stem}.json")
-    used = options.model_dump(mode="json", include=set(chosen.uses))
-    _refuse_another(figures_in(directory).get(stem.name), facts, config, used)
-    with open_lab(config, engine or Processes(), store, progress, announce) as lab:
-        _check_numbers(options, lab.federation.num_clients)
-        outcome = chosen.function(lab, options)
+    _refuse_another(figures_in(directory).get(stem.name), facts, request)
+    with open_lab(request.config, engine or Processes(), store, progress, announce) as lab:
+        _check_numbers(request.options, lab.federation.num_clients)
+        outcome = chosen.function(lab, request.options)
     outcome = replace(outcome, note=" ".join(filter(None, [outcome.note, *lab.remarks()])))
     write_atomic(table, _as_csv(outcome))
     for form, picture in draw(outcome).items():
         write_atomic(Path(f"{stem}.{form}"), picture)
-    write_json(facts, _facts(name, label, config, used, lab, outcome) | {"command": command})
+    write_json(facts, _facts(request, lab, outcome).model_dump(mode="json"))
     return Reproduction(table, write_gallery(directory), lab.trained, lab.reused, tuple(lab.failed), outcome)
 
 
-def _refuse_another(made: dict[str, Any] | None, facts: Path, config: Config, options: dict[str, Any]) -> None:
+def _refuse_another(made: FigureFacts | None, facts: Path, request: Request) -> None:
     """Do not write over a figure of other settings."""
-    here = {"config": config.canonical(), "options": options}
-    there = {name: made.get(name) for name in here} if made else here
+    here = {"config": request.config.canonical(), "options": request.used}
+    there = {"config": made.config, "options": made.options} if made else here
     if there != here:
         difference = first_difference(there, here)
         raise InputError(f"{facts} is of other settings ({difference}); give another directory (--out)")
@@ -106,25 +122,24 @@ def _check_numbers(options: Options, num_clients: int) -> None:
         check_range("--malicious", number, 0, num_clients, "num_clients")
 
 
-def _facts(
-    name: str, label: str, config: Config, options: dict[str, Any], lab: Lab, outcome: Outcome
-) -> dict[str, Any]:
+def _facts(request: Request, lab: Lab, outcome: Outcome) -> FigureFacts:
     """What a stranger needs to make the figure again."""
-    return {
-        "experiment": name,
-        "title": experiment(name).title,
-        "label": label,
-        "note": outcome.note,
-        "data": {
+    return FigureFacts(
+        experiment=request.name,
+        title=experiment(request.name).title,
+        label=request.label,
+        note=outcome.note,
+        data={
             "name": lab.federation.name,
             "digest": lab.federation.digest(),
             "clients": lab.federation.num_clients,
             "test_inputs": len(lab.truth),
         },
-        "options": options,
-        "config": config.canonical(),
-        "versions": {package: version(package) for package in ("flcert", "torch", "numpy")},
-    }
+        options=request.used,
+        config=request.config.canonical(),
+        versions={package: version(package) for package in ("flcert", "torch", "numpy")},
+        command=request.command,
+    )
 
 
 def _as_csv(outcome: Outcome) -> bytes:

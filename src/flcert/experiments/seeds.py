@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from flcert.config import Config, Hashed
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Line, Outcome, Panel, Row, at
+from flcert.runs.config import Config
 
 
 def seeds(lab: Lab, options: Options) -> Outcome:
@@ -35,6 +35,5 @@ def _with_seeds(config: Config, number: int) -> Config:
     """The pair of seeds of one trial; the first is the configuration's own."""
     if number == 0:
         return config
-    drawn = {"key": f"flcert-{number}"} if isinstance(config.grouping, Hashed) else {"seed": number}
     seeded = with_recipe(config, seed=config.recipe.seed + number)
-    return seeded.model_copy(update={"grouping": config.grouping.model_copy(update=drawn)})
+    return seeded.model_copy(update={"grouping": config.grouping.reseeded(number)})

@@ -7,9 +7,23 @@ try:
 except ModuleNotFoundError:
     raise InputError("flcert.flower needs Flower: pip install 'flcert[flower]'") from None
 
-from flcert.flower.grid import GroupGrid
+from flcert.flower.grid import Exchange, GroupGrid
+from flcert.flower.options import Clients, Learning, Options, TestSet, Timing
 from flcert.flower.strategy import RuleStrategy
 from flcert.flower.train import train
 from flcert.flower.users import by_name, by_public_key, by_query
 
-__all__ = ["GroupGrid", "RuleStrategy", "by_name", "by_public_key", "by_query", "train"]
+__all__ = [
+    "Clients",
+    "Exchange",
+    "GroupGrid",
+    "Learning",
+    "Options",
+    "RuleStrategy",
+    "TestSet",
+    "Timing",
+    "by_name",
+    "by_public_key",
+    "by_query",
+    "train",
+]

@@ -10,9 +10,10 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
+from flcert.core.store import Arrays
 from flcert.errors import RunError
-from flcert.flower.replies import Dropped, fault, kind_of, readable
-from flcert.store import Arrays
+from flcert.flower.replies import fault, kind_of, readable
+from flcert.runs.records import DroppedReply
 from flcert.training.rounds import participants
 
 PATIENCE = 30  # times that a strategy may ask for nodes before it sends something; it asks twice if it need not wait
@@ -35,6 +36,25 @@ class Sent:
     round: int
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """What a group's messages must be like.
+
+    Args:
+        reference: the initial arrays of the group.
+        weight: the metric that the strategy weighs clients by, if it does.
+        participation: share of the members that take part in a round.
+        seed: of the participation.
+        poll: seconds between two looks for replies.
+    """
+
+    reference: Arrays
+    weight: str | None = None
+    participation: float = 1.0
+    seed: int = 0
+    poll: float = 0.2
+
+
 class GroupGrid(Grid):
     """A grid with the nodes of one group, for an unmodified ``strategy.start(grid=...)``.
 
@@ -46,29 +66,15 @@ class GroupGrid(Grid):
     Args:
         base: the grid that the ServerApp was given.
         members: the node of each user of the group; None for one who is not connected.
-        reference: the initial arrays of the group.
-        participation: share of the members that take part in a round.
-        seed: of the participation.
-        weight: the metric that the strategy weighs clients by, if it does.
-        poll: seconds between two looks for replies.
+        exchange: what replies must fit, and who takes part in a round.
     """
 
-    def __init__(
-        self,
-        base: Grid,
-        members: Mapping[str, int | None],
-        *,
-        reference: Arrays,
-        participation: float = 1.0,
-        seed: int = 0,
-        weight: str | None = None,
-        poll: float = 0.2,
-    ) -> None:
-        self.dropped: list[Dropped] = []
-        self._base, self._poll, self._reference, self._weight = base, poll, reference, weight
+    def __init__(self, base: Grid, members: Mapping[str, int | None], exchange: Exchange) -> None:
+        self.dropped: list[DroppedReply] = []
+        self._base, self._exchange = base, exchange
         self._members = {user: members[user] for user in sorted(members)}
         self._users = {node: user for user, node in self._members.items() if node is not None}
-        self._cohort = partial(participants, len(members), participation, seed)
+        self._cohort = partial(participants, len(members), exchange.participation, exchange.seed)
         self._round = 0  # of training, the last that was begun
         self._asked = 0
         self._train_next = True
@@ -139,7 +145,7 @@ class GroupGrid(Grid):
             waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
             if not waiting or (deadline is not None and time.monotonic() > deadline):
                 break
-            time.sleep(self._poll)
+            time.sleep(self._exchange.poll)
         self._drop_silent(waiting, f"no reply within {timeout:g} seconds")
         return self._usable(received)
 
@@ -163,7 +169,7 @@ class GroupGrid(Grid):
     def _begin_round(self) -> None:
         for user in self._chosen():
             if self._members[user] is None:
-                self.dropped.append(Dropped(self._round + 1, user, "not connected"))
+                self.dropped.append(DroppedReply(round=self._round + 1, user=user, reason="not connected"))
         self._round += 1
         self._train_next = False
 
@@ -196,7 +202,7 @@ class GroupGrid(Grid):
             return "it came from another node"
         if reply.metadata.message_type != sent.type:
             return readable(f"it answers {reply.metadata.message_type!r}, not {sent.type!r}")
-        return fault(reply, self._reference, self._weight)
+        return fault(reply, self._exchange.reference, self._exchange.weight)
 
     def _drop(self, sent: Sent, reason: str) -> None:
-        self.dropped.append(Dropped(sent.round, sent.user, reason))
+        self.dropped.append(DroppedReply(round=sent.round, user=sent.user, reason=reason))

@@ -1,8 +1,7 @@
 """What the server settles before anybody trains: who is in which group, and the key of each group's model."""
 
-import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -12,28 +11,57 @@ import numpy as np
 import torch
 from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from flcert import aggregators, models
-from flcert.conclusion import FLOWER
-from flcert.config import Config, Enumerated, Hashed, Proof, Sampled, Spread
+from flcert.certify import CertificateSettings
+from flcert.core.digest import digest_arrays, digest_json
+from flcert.core.settings import Choice
+from flcert.core.store import Arrays
 from flcert.datasets import Federation
-from flcert.datasets.federation import digest_arrays
 from flcert.datasets.subject import Subject
 from flcert.errors import InputError
+from flcert.flower.options import Learning, TestSet
 from flcert.flower.strategy import RuleStrategy, described, distinct
-from flcert.further import check_further
-from flcert.grouping import Grouping
-from flcert.guarantee import KIND_OF_GROUPING
-from flcert.registry import Choice
-from flcert.store import Arrays
+from flcert.grouping import Grouping, GroupingKind
+from flcert.pipeline.results import FLOWER
+from flcert.pipeline.run import check_certificates
+from flcert.runs.config import Config
 from flcert.training import Recipe
-from flcert.training.group import recipe_sources
-from flcert.training.train import ALIKE, check_alike
+from flcert.training.checks import ALIKE, check_alike
+from flcert.training.device import tensor
+from flcert.training.keys import recipe_sources
+from flcert.training.start import initial_module, state_arrays
 
 FLOWER_VERSION = 1  # raise it whenever the same replies would train to other bytes
-RESERVED = ("flcert-seed", "flcert-group", "server-round")  # names in the train config
-Groups = Hashed | Sampled | Enumerated | Spread
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What groups learn, settled by the server.
+
+    Args:
+        settings: of the grouping.
+        learning: how each group learns.
+        certificate: how sure to be.
+    """
+
+    settings: GroupingKind
+    learning: Learning
+    certificate: CertificateSettings
+
+    def __post_init__(self) -> None:
+        recipe, strategy = self.learning.recipe, self.learning.strategy
+        for setting in ("evaluate_at", "smoothing", "variants"):
+            if getattr(recipe, setting):
+                raise InputError(f"recipe.{setting} cannot be used with Flower, got {getattr(recipe, setting)!r}")
+        if strategy and recipe.aggregator != Recipe().aggregator:
+            raise InputError(
+                f"give a strategy or recipe.aggregator, not both, got {recipe.aggregator.name!r} and a strategy"
+            )
+        if not strategy and aggregators.uses_root(aggregators.build(recipe.aggregator)):
+            name = recipe.aggregator.name
+            raise InputError(f"aggregator {name!r} needs a root set, which there is none of with Flower")
 
 
 @dataclass(frozen=True)
@@ -73,7 +101,7 @@ class Plan:
 
     def told(self, group: int) -> ConfigRecord:
         """What clients of a group are told; the same set of clients is told the same, whichever draw it was."""
-        name = hashlib.blake2b(json.dumps(self.users(group)).encode(), digest_size=8).hexdigest()
+        name = digest_json(self.users(group), size=8)
         seed = self.config.recipe.of_group(group).seed
         return ConfigRecord({**self.train_config, "flcert-seed": seed, "flcert-group": name})
 
@@ -82,93 +110,59 @@ class Plan:
         return [self.subject.ids[client] for client in self.grouping.members[group]]
 
 
-def plan(
-    nodes: Mapping[str, int | None],
-    subject: Subject,
-    settings: Groups,
-    recipe: Recipe,
-    *,
-    proof: Proof,
-    strategy: Callable[[], Strategy] | None,
-    initial: Mapping[str, NDArray[np.generic]] | None,
-    train_config: Mapping[str, Any],
-) -> Plan:
-    """Groups and strategies of these clients, refused where they do not fit; the arguments are those of ``train``."""
-    grouping = settings.build(subject.ids)
+def plan(agreement: Agreement, nodes: Mapping[str, int | None], subject: Subject) -> Plan:
+    """Groups and strategies of these clients, refused where they do not fit.
+
+    Args:
+        agreement: what groups learn.
+        nodes: of each user; None for an absent one.
+        subject: clients and test set.
+    """
+    learning, recipe = agreement.learning, agreement.learning.recipe
+    grouping = agreement.settings.build(subject.ids)
     check_alike(grouping, recipe)
-    module = models.build(recipe.model, subject.input_shape, subject.num_labels, recipe.seed)
-    models.check_output(module, torch.from_numpy(np.array(subject.test_inputs[0])), subject.num_labels)
-    strategies = distinct(strategy, len(grouping)) if strategy else _by_rule(recipe, subject, len(grouping))
+    module = initial_module(recipe, subject.input_shape, subject.num_labels)
+    models.check_output(module, tensor(subject.test_inputs[0]), subject.num_labels)
+    number = len(grouping)
+    strategies = distinct(learning.strategy, number) if learning.strategy else _by_rule(recipe, subject, number)
     descriptions = [described(one) for one in strategies]
-    if grouping.kind == "sampled" and len(set(descriptions)) > 1:
+    if grouping.drawn and len(set(descriptions)) > 1:
         raise InputError(f"{ALIKE}; the factory made {len(set(descriptions))} different strategies")
-    started = {own.seed: _started(own, subject, initial) for own in map(recipe.of_group, range(len(grouping)))}
+    started = {own.seed: _started(own, subject, learning.initial) for own in map(recipe.of_group, range(number))}
+    strategy = descriptions[0] if learning.strategy else None
+    config = _config(agreement, subject, strategy, _start(started, learning.train_config))
+    check_certificates(config, grouping)
     return Plan(
-        config=_config(
-            settings, recipe, proof, subject, descriptions[0] if strategy else None, _start(started, train_config)
-        ),
+        config=config,
         subject=subject,
         grouping=grouping,
         nodes=nodes,
         strategies=strategies,
         started=started,
-        train_config=train_config,
+        train_config=dict(learning.train_config),
         descriptions=descriptions,
     )
 
 
-def check_settings(recipe: Recipe, settings: Groups, proof: Proof, strategy: Callable[[], Strategy] | None) -> None:
-    """Refuse what cannot be done over a network, or contradicts itself."""
-    for setting in ("evaluate_at", "smoothing", "variants"):
-        if getattr(recipe, setting):
-            raise InputError(f"recipe.{setting} cannot be used with Flower, got {getattr(recipe, setting)!r}")
-    if strategy and recipe.aggregator != Recipe().aggregator:
-        raise InputError(
-            f"give a strategy or recipe.aggregator, not both, got {recipe.aggregator.name!r} and a strategy"
-        )
-    if not strategy and aggregators.uses_root(aggregators.build(recipe.aggregator)):
-        raise InputError(f"aggregator {recipe.aggregator.name!r} needs a root set, which there is none of with Flower")
-    check_further(proof.also, KIND_OF_GROUPING[settings.kind])
-    if "runoff" in proof.also:
-        raise InputError("certificate.also='runoff' cannot be used with Flower")
-
-
-def check_train_config(train_config: Mapping[str, Any]) -> None:
-    """Refuse what cannot be sent to clients, or what flcert and Flower tell them themselves."""
-    for name in RESERVED:
-        if name in train_config:
-            raise InputError(f"train_config must leave {name!r} to flcert, got {train_config[name]!r}")
-    try:
-        ConfigRecord(dict(train_config))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"train_config must be what a ConfigRecord can hold: {error}") from None
-
-
-def subject_of(
-    ids: tuple[str, ...],
-    test: tuple[ArrayLike, ArrayLike],
-    num_labels: int | None,
-    name: str,
-    image_shape: tuple[int, ...] | None,
-) -> Subject:
+def subject_of(ids: tuple[str, ...], test: TestSet) -> Subject:
     """The clients' ids and the test set, checked as that of a federation is."""
-    inputs, labels = np.asarray(test[0]), np.asarray(test[1])
-    checked = Federation.build(name, {"test": (inputs, labels)}, (inputs, labels), num_labels, image_shape=image_shape)
+    examples = np.asarray(test.inputs), np.asarray(test.labels)
+    shape = test.image_shape
+    checked = Federation.build(test.name, {"test": examples}, examples, test.num_labels, image_shape=shape)
     return Subject(
-        name=name,
+        name=test.name,
         digest=digest_arrays(checked.test_inputs, checked.test_labels, text=json.dumps(ids)),
         ids=ids,
         test_inputs=checked.test_inputs,
         test_labels=checked.test_labels,
         num_labels=checked.num_labels,
-        image_shape=image_shape,
+        image_shape=shape,
     )
 
 
 def _started(recipe: Recipe, subject: Subject, given: Mapping[str, NDArray[np.generic]] | None) -> Arrays:
     """The arrays of the recipe's model, or those that are given in its place."""
-    module = models.build(recipe.model, subject.input_shape, subject.num_labels, recipe.seed)
-    arrays = {name: tensor.detach().contiguous().numpy().copy() for name, tensor in module.state_dict().items()}
+    arrays = state_arrays(initial_module(recipe, subject.input_shape, subject.num_labels))
     if given is None:
         return arrays
     for name in sorted({*arrays, *given}):
@@ -185,7 +179,7 @@ def _by_rule(recipe: Recipe, subject: Subject, number: int) -> list[Strategy]:
     made: list[Strategy] = []
     for group in range(number):
         own = recipe.of_group(group)
-        module = models.build(own.model, subject.input_shape, subject.num_labels, own.seed)
+        module = initial_module(own, subject.input_shape, subject.num_labels)
         made.append(RuleStrategy(module, aggregators.build(own.aggregator)))
     return made
 
@@ -196,14 +190,13 @@ def _start(started: Mapping[int, Arrays], train_config: Mapping[str, Any]) -> st
     return digest_arrays(*arrays, text=repr(sorted(train_config.items())))
 
 
-def _config(
-    settings: Groups, recipe: Recipe, proof: Proof, subject: Subject, strategy: str | None, start: str
-) -> Config:
+def _config(agreement: Agreement, subject: Subject, strategy: str | None, start: str) -> Config:
     """The configuration that the run directory records; no data set has its name, so nobody runs it by mistake."""
+    recipe = agreement.learning.recipe
     if strategy:
         recipe = recipe.model_copy(update={"aggregator": Choice(name=FLOWER, options={"strategy": strategy})})
     data = Choice(name=FLOWER, options={"title": subject.name, "digest": subject.digest, "start": start})
-    return Config(data=data, grouping=settings, recipe=recipe, certificate=proof)
+    return Config(data=data, grouping=agreement.settings, recipe=recipe, certificate=agreement.certificate)
 
 
 def _key(plan: Plan, group: int) -> str:
@@ -220,4 +213,4 @@ def _key(plan: Plan, group: int) -> str:
         "sources": recipe_sources(recipe),
         "train config": repr(sorted(plan.train_config.items())),
     }
-    return hashlib.blake2b(json.dumps(inputs, sort_keys=True).encode(), digest_size=24).hexdigest()
+    return digest_json(inputs)

@@ -1,30 +1,14 @@
 """What is wrong with a reply, if anything: checked against the arrays that training started from."""
 
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, Message, MessageType, RecordDict
 
-from flcert.store import Arrays
+from flcert.core.store import Arrays
 
 LONGEST = 200  # characters of a reason that came from a client
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """A reply that no strategy got to see.
-
-    Args:
-        round: of training, from 1.
-        user: who sent it, or should have.
-        reason: why it was dropped.
-    """
-
-    round: int
-    user: str
-    reason: str
 
 
 def fault(reply: Message, reference: Arrays, weight: str | None) -> str | None:

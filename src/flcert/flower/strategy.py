@@ -13,9 +13,9 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
 
 from flcert.aggregators import Aggregator, Round
-from flcert.datasets.federation import digest_arrays
+from flcert.core.digest import digest_arrays
+from flcert.core.plugins import source_digest
 from flcert.errors import InputError
-from flcert.registry import source_digest
 from flcert.training.local import Replica
 
 CHANGEABLE = (

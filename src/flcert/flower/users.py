@@ -1,14 +1,11 @@
 """Who the nodes are: a stable user id for each, or an error. Node ids are new at every start and name nobody."""
 
 import hashlib
-import time
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from flcert.errors import InputError, RunError
 from flcert.flower.replies import readable
 
 Users = Callable[[Grid], Mapping[int, str]]  # the user id of each node, "" where it has none
@@ -50,95 +47,6 @@ def by_query(key: str = "user-id", timeout: float = 60.0) -> Users:
         return {node: told.get(node, "") for node in nodes}
 
     return ask
-
-
-def connected(
-    grid: Grid,
-    users: Users,
-    clients: int | Collection[str],
-    *,
-    absent: int = 0,
-    wait: float = 60.0,
-    poll: float = 1.0,
-) -> dict[str, int | None]:
-    """The node of every client, in order of user id; None for those of a given list who may be absent.
-
-    Fails closed: a node without an id, an id that two nodes have, too few nodes, or too many end the run before
-    anybody trains. With a list, nodes that are not on it are left out instead.
-
-    Args:
-        grid: that the ServerApp was given.
-        users: where ids come from.
-        clients: how many clients there are, or the ids of all that are registered.
-        absent: how many of a list may be missing. They stay in their groups as clients that send nothing.
-        wait: seconds until all must be there.
-        poll: seconds between two looks.
-    """
-    registered = None if isinstance(clients, int) else _checked_list(clients, absent)
-    expected = clients if isinstance(clients, int) else len(clients)
-    if expected < 1:
-        raise InputError(f"clients must be at least 1, got {expected}")
-    if registered is None and absent:
-        raise InputError(f"absent={absent} needs the list of all clients' ids, to know who is missing")
-    deadline, seen, found = time.monotonic() + wait, None, {}
-    while True:
-        late, nodes = time.monotonic() >= deadline, frozenset(grid.get_node_ids())
-        if nodes != seen and (late or _enough(len(nodes), expected, registered)):  # asking costs each a message
-            seen, found = nodes, dict(users(grid))
-        if late or _complete(found, expected, registered):
-            break
-        time.sleep(poll)
-    if registered is None:
-        return _all_of(found, expected)
-    return _listed(found, registered, absent)
-
-
-def _enough(number: int, expected: int, registered: Collection[str] | None) -> bool:
-    """Whether all may be there; a node that was started again counts twice until Flower forgets the old one."""
-    return number == expected if registered is None else number >= expected
-
-
-def _complete(found: Mapping[int, str], expected: int, registered: Collection[str] | None) -> bool:
-    """Whether all are there; strangers do not count in place of those on a list."""
-    return len(found) == expected if registered is None else set(registered) <= set(found.values())
-
-
-def _all_of(found: Mapping[int, str], expected: int) -> dict[str, int | None]:
-    unnamed = [node for node, user in found.items() if not user]
-    if unnamed:
-        raise RunError(f"node {unnamed[0]} has no user id ({len(unnamed)} of {len(found)} nodes)")
-    if len(found) != expected:
-        raise RunError(f"{expected} clients are expected, but {len(found)} nodes are connected")
-    _refuse_doubled(found.values())
-    return {user: node for node, user in sorted(found.items(), key=lambda pair: pair[1])}
-
-
-def _listed(found: Mapping[int, str], registered: Collection[str], absent: int) -> dict[str, int | None]:
-    known = {node: user for node, user in found.items() if user in registered}
-    _refuse_doubled(known.values())
-    nodes = {user: node for node, user in known.items()}
-    missing = sorted(user for user in registered if user not in nodes)
-    if len(missing) > absent:
-        raise RunError(f"{len(missing)} of {len(registered)} clients are not connected, such as {missing[0]!r}")
-    return {user: nodes.get(user) for user in sorted(registered)}
-
-
-def _checked_list(clients: Collection[str], absent: int) -> frozenset[str]:
-    for user in clients:
-        if not isinstance(user, str) or not user:
-            raise InputError(f"user ids must be strings that are not empty, got {user!r}")
-    doubled = [user for user, times in Counter(clients).items() if times > 1]
-    if doubled:
-        raise InputError(f"user ids must be unique, got {doubled[0]!r} more than once")
-    if not 0 <= absent < max(1, len(clients)):
-        raise InputError(f"absent must be in [0, clients - 1={len(clients) - 1}], got {absent}")
-    return frozenset(clients)
-
-
-def _refuse_doubled(users: Collection[str]) -> None:
-    doubled = [user for user, times in Counter(users).items() if times > 1]
-    if doubled:
-        raise RunError(f"user id {doubled[0]!r} belongs to more than one node")
 
 
 def _fingerprint(key: bytes) -> str:

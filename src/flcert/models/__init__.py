@@ -3,18 +3,18 @@
 import torch
 from torch import nn
 
-from flcert import registry
+from flcert.core import plugins
+from flcert.core.determinism import restored_generators, seed_everything
+from flcert.core.seeding import derive
+from flcert.core.settings import Choice
 from flcert.errors import InputError
-from flcert.isolation import own_generators, seed_everything
 from flcert.models.cnn import CNN
 from flcert.models.lstm import LSTM
 from flcert.models.mlp import MLP
 from flcert.models.resnet20 import ResNet20
 from flcert.models.stacking import Stackable, stackable
-from flcert.registry import Choice
-from flcert.seeding import derive
 
-MODELS: dict[str, registry.Factory] = {
+MODELS: dict[str, plugins.Factory] = {
     "cnn": CNN,
     "lstm": LSTM,
     "mlp": MLP,
@@ -26,9 +26,9 @@ __all__ = ["MODELS", "Stackable", "build", "check_output", "stackable"]
 
 def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: int) -> nn.Module:
     """The model of this name (or a user's ``package.module:factory``), initialised from ``seed`` alone."""
-    with own_generators():
+    with restored_generators():
         seed_everything(derive(seed, "initial model"))
-        model = registry.build("model", MODELS, choice, input_shape=input_shape, num_labels=num_labels)
+        model = plugins.build("model", MODELS, choice, input_shape=input_shape, num_labels=num_labels)
     if not isinstance(model, nn.Module):
         raise InputError(f"model {choice.name!r} must be a torch.nn.Module, got {type(model).__name__}")
     return model

@@ -1,14 +1,12 @@
-"""The paper's settings, one TOML file an experiment, and how they are scaled down."""
+"""The paper's settings, one TOML file for each experiment, and how they are scaled down."""
 
 import tomllib
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
+from flcert.datasets import DATASETS
 from flcert.errors import InputError, unknown_name
-
-FULL_SIZE = {"mnist": 60_000, "fashion-mnist": 60_000, "cifar10": 50_000}  # training examples
-USERS = {"har": 30, "chitchat": 1315, "reddit": 80_000}  # data sets whose users are the clients
 
 
 def names() -> list[str]:
@@ -28,7 +26,8 @@ def values(name: str, scale: float = 1.0) -> dict[str, Any]:
 
     With scale s the clients, the groups and the training examples are multiplied by s, so that a client holds as much
     as before and a group has as many clients; the rounds are multiplied by the square root of s. Where users are the
-    clients, a share s of them takes part. All are rounded, and are at least what makes sense.
+    clients, a share s of them takes part. Numbers are rounded, and never fall below 10 clients (2 users), 2 groups and
+    1 round.
     """
     if not 0 < scale <= 1:
         raise InputError(f"scale must be in (0, 1], got {scale}")
@@ -38,12 +37,13 @@ def values(name: str, scale: float = 1.0) -> dict[str, Any]:
 
 def _scaled(settings: dict[str, Any], scale: float) -> dict[str, Any]:
     data, options = settings["data"], settings["data"].setdefault("options", {})
-    if data["name"] in USERS:
-        options["num_clients"] = max(2, round(USERS[data["name"]] * scale))
+    record = DATASETS[data["name"]]
+    if record.users:
+        options["num_clients"] = max(2, round(record.users * scale))
     else:
         options["num_clients"] = max(10, round(options["num_clients"] * scale))
-    if data["name"] in FULL_SIZE:
-        options["num_train"] = round(FULL_SIZE[data["name"]] * scale)
+    if record.train_examples:
+        options["num_train"] = round(record.train_examples * scale)
     groups = round(settings["grouping"]["num_groups"] * scale)
     settings["grouping"]["num_groups"] = min(max(2, groups), options["num_clients"])
     settings["recipe"]["rounds"] = max(1, round(settings["recipe"]["rounds"] * sqrt(scale)))

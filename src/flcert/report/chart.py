@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flcert.report.points import Curve, Other
+from flcert.report.points import Also, Curve
 
 BOX = {"left": 72, "top": 12, "width": 640, "height": 320}
 
@@ -23,12 +23,12 @@ class Chart:
     Args:
         curve: CA@m at index m, with zeros as far as other curves reach.
         value: accuracy without attack.
-        others: curves of further certificates.
+        also: curves of further certificates.
     """
 
     curve: Curve
     value: float
-    others: Sequence[Other] = ()
+    also: Sequence[Also] = ()
 
     left, top, width, height = BOX["left"], BOX["top"], BOX["width"], BOX["height"]
     box = BOX
@@ -48,7 +48,7 @@ class Chart:
             corners.append((self._across(m), self._height(share)))
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
 
-    def line(self, other: Other) -> str:
+    def line(self, other: Also) -> str:
         """A further curve, from point to point, as far as the picture goes."""
         points = [(m, share) for m in range(len(self.curve)) if (share := other.at(m)) is not None]
         return " ".join(f"{self._across(m):.1f},{self._height(share):.1f}" for m, share in points)

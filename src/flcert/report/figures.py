@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from flcert.certify.result import Certificate
+from flcert.certify import Certificate
 
 BLUE, ORANGE = "#0072b2", "#d55e00"  # told apart with any colour vision
 

@@ -7,59 +7,47 @@ from typing import Any
 
 import jinja2
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from flcert.files import write_atomic
-from flcert.guarantee import Guarantee
+from flcert.certify import Guarantee, kind_class
+from flcert.core.files import write_atomic
 from flcert.report import figures
 from flcert.report.chart import Chart
-from flcert.report.points import (
-    Curve,
-    chosen_levels,
-    levels_of_all,
-    other_curves,
-    proof_sentence,
-    telling_level,
-    widened,
-)
-from flcert.rundir import RunDirectory
+from flcert.report.points import also_curves, chosen_levels, levels_of_all, proof_sentence, telling_level, widened
+from flcert.runs.directory import RunDirectory
+from flcert.runs.records import AttackFigures, Manifest, Samples, Summary
 
 
 def write_report(run_directory: RunDirectory) -> Path:
     """Draw the figures and write report.html from what the run directory holds; returns the page's path."""
-    manifest = run_directory.manifest()
-    summary = run_directory.summary()
-    curve = np.array(summary["certified_accuracy"])
-    drawn = _draw(run_directory, manifest, curve, summary["accuracy"])
-    images = {}
-    for name, figure in drawn.items():
-        for form in ("png", "svg"):
-            write_atomic(run_directory.path / "figures" / f"{name}.{form}", figures.rendered(figure, form))
-        images[name] = base64.b64encode(figures.rendered(figure, "svg")).decode()
-    guarantee = run_directory.guarantee()
-    others = other_curves(summary.get("also", {}), summary["inputs"])
-    wide = widened(curve, others)
+    manifest, summary = run_directory.manifest(), run_directory.summary()
+    curve = np.array(summary.certified_accuracy)
+    guarantee, config, groups = manifest.guarantee, run_directory.config(), manifest.groups
+    also = also_curves(summary.also, summary.inputs)
+    wide = widened(curve, also)
     page = _template().render(
-        images=images,
+        images=_images(run_directory, manifest, summary),
         summary=summary,
         manifest=manifest,
         rows=[
-            (m, wide[m], round(wide[m] * summary["inputs"]), [other.at(m) for other in others])
-            for m in levels_of_all(curve, others)
+            (m, wide[m], round(wide[m] * summary.inputs), [one.at(m) for one in also])
+            for m in levels_of_all(curve, also)
         ],
-        sentence=proof_sentence(guarantee, curve, summary["inputs"], right=True),
+        sentence=proof_sentence(guarantee, curve, summary.inputs, right=True),
         guarantee=guarantee,
-        config=run_directory.config().canonical(),
-        failed=[(group, entry["failure"]) for group, entry in enumerate(manifest["groups"]) if entry["failure"]],
-        substitutes=sum(bool(entry.get("substitute")) for entry in manifest["groups"]),
-        empty=sum(entry["clients"] == 0 for entry in manifest["groups"]),
-        dropped=sum(len(entry.get("dropped", ())) for entry in manifest["groups"]),
-        chart=Chart(wide, summary["accuracy"], others),
+        notes=[note for kind in summary.also if (note := kind_class(kind).note_beside(guarantee))],
+        config=config.canonical(),
+        failed=[(group, facts.failure) for group, facts in enumerate(groups) if facts.failure],
+        substitutes=sum(bool(facts.substitute) for facts in groups),
+        empty=sum(facts.clients == 0 for facts in groups),
+        dropped=sum(len(facts.dropped) for facts in groups),
+        chart=Chart(wide, summary.accuracy, also),
         telling=telling_level(curve),
-        stamped=_on_stamped(summary.get("attack")),
+        stamped=_on_stamped(summary.attack),
         data={
             "curve": wide.tolist(),
-            "inputs": summary["inputs"],
+            "inputs": summary.inputs,
             "chart": Chart.box,
             "samples": _explained(run_directory.samples(), guarantee),
         },
@@ -69,27 +57,41 @@ def write_report(run_directory: RunDirectory) -> Path:
     return target
 
 
-def _on_stamped(attack: dict[str, Any] | None) -> float:
+def _images(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -> dict[str, str]:
+    """The figures, written as files and given back as base64 of their SVG."""
+    images = {}
+    for name, figure in _draw(run_directory, manifest, summary).items():
+        drawn = {form: figures.rendered(figure, form) for form in ("png", "svg")}
+        for form, picture in drawn.items():
+            write_atomic(run_directory.path / "figures" / f"{name}.{form}", picture)
+        images[name] = base64.b64encode(drawn["svg"]).decode()
+    return images
+
+
+def _on_stamped(attack: AttackFigures | None) -> float:
     """CA@m on inputs with the trigger, for as many clients as attacked."""
-    curve = attack.get("certified_accuracy_on_stamped_inputs", ()) if attack else ()
-    return float(curve[attack["malicious"]]) if attack and attack["malicious"] < len(curve) else 0.0
+    curve = (attack.certified_accuracy_on_stamped_inputs or ()) if attack else ()
+    return curve[attack.malicious] if attack and attack.malicious < len(curve) else 0.0
 
 
-def _explained(samples: dict[str, Any] | None, guarantee: Guarantee) -> dict[str, Any] | None:
-    """The samples, each with a sentence about what is proved for it."""
-    for one in samples["inputs"] if samples else ():
-        name = samples["names"].get(str(one["label"]), str(one["label"])) if samples else ""
-        one["sentence"] = guarantee.sentence_for_input(name, one["level"], abstained=one["abstained"])
-    return samples
+def _explained(samples: Samples | None, guarantee: Guarantee) -> dict[str, Any] | None:
+    """The samples as JSON values, each with a sentence about what is proved for it."""
+    if samples is None:
+        return None
+    inputs = []
+    for one in samples.inputs:
+        name = samples.names.get(one.label, str(one.label))
+        sentence = guarantee.sentence_for_input(name, one.level, abstained=one.abstained)
+        inputs.append({**one.model_dump(mode="json"), "sentence": sentence})
+    return {**samples.told(), "names": samples.names, "inputs": inputs}
 
 
-def _draw(run_directory: RunDirectory, manifest: dict[str, Any], curve: Curve, accuracy: float) -> dict[str, Any]:
-    certificate, truth = run_directory.certificate(), run_directory.truth()
-    sizes = np.array([entry["clients"] for entry in manifest["groups"]])
+def _draw(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -> dict[str, Figure]:
+    certificate, truth, curve = run_directory.certificate(), run_directory.truth(), np.array(summary.certified_accuracy)
     drawn = {
-        "curve": figures.curve_figure(curve, accuracy),
+        "curve": figures.curve_figure(curve, summary.accuracy),
         "levels": figures.levels_figure(certificate, truth),
-        "sizes": figures.sizes_figure(sizes),
+        "sizes": figures.sizes_figure(np.array([facts.clients for facts in manifest.groups])),
     }
     by_round = _curves_by_round(run_directory.path / "rounds.csv")
     if by_round:

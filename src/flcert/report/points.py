@@ -2,71 +2,61 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert.guarantee import Guarantee
+from flcert.certify import Figures, Guarantee
 
 Curve = NDArray[np.float64]
 
-FURTHER = {
-    "overlapping": "fixed overlapping groups",
-    "runoff": "run-off election",
-    "collective": "whole test set at once",
-}
-
 
 @dataclass(frozen=True)
-class Other:
-    """The curve of a further certificate.
+class Also:
+    """The curve of a further certificate of the same models.
 
     Args:
         kind: which it is.
+        title: what people call it.
         values: the share of inputs by m.
         complete: whether it is zero at all other m; else it was not computed there.
     """
 
     kind: str
+    title: str
     values: Mapping[int, float]
     complete: bool
-
-    @property
-    def name(self) -> str:
-        """What to call it."""
-        return FURTHER[self.kind]
 
     def at(self, m: int) -> float | None:
         """The share at m, or None where it is not known."""
         return self.values.get(m, 0.0 if self.complete else None)
 
 
-def other_curves(also: Mapping[str, Any], num_inputs: int) -> list[Other]:
+def also_curves(also: Mapping[str, Figures], num_inputs: int) -> list[Also]:
     """Curves of further certificates of the same models, from the summary of a run."""
-    others = []
+    curves = []
     for kind, found in also.items():
-        if kind == "collective":
-            values = {int(m): inputs / num_inputs for m, inputs in found["inputs"].items()}
+        if found.certified_accuracy is not None:
+            curves.append(Also(kind, found.title, dict(enumerate(found.certified_accuracy)), complete=True))
         else:
-            values = dict(enumerate(found["certified_accuracy"]))
-        others.append(Other(kind, values, complete=kind != "collective"))
-    return others
+            shares = {m: inputs / num_inputs for m, inputs in (found.inputs or {}).items()}
+            curves.append(Also(kind, found.title, shares, complete=False))
+    return curves
 
 
-def widened(curve: Curve, others: Sequence[Other]) -> Curve:
+def widened(curve: Curve, also: Sequence[Also]) -> Curve:
     """The curve with zeros at its end, as far as further certificates reach.
 
-    >>> widened(np.array([0.5, 0.0]), [Other("overlapping", {0: 0.9, 1: 0.8, 2: 0.7, 3: 0.0}, complete=True)])
+    >>> widened(np.array([0.5, 0.0]), [Also("a", "A", {0: 0.9, 1: 0.8, 2: 0.7, 3: 0.0}, complete=True)])
     array([0.5, 0. , 0. , 0. ])
     """
-    reach = [m + 2 for other in others for m, share in other.values.items() if share > 0]
+    reach = [m + 2 for one in also for m, share in one.values.items() if share > 0]
     return np.pad(curve, (0, max([len(curve), *reach]) - len(curve)))
 
 
-def levels_of_all(curve: Curve, others: Sequence[Other]) -> list[int]:
+def levels_of_all(curve: Curve, also: Sequence[Also]) -> list[int]:
     """Levels worth a row where several certificates are shown."""
-    shares = [[one, *(other.at(m) or 0.0 for other in others)] for m, one in enumerate(widened(curve, others))]
+    shares = [[own, *(one.at(m) or 0.0 for one in also)] for m, own in enumerate(widened(curve, also))]
     return chosen_levels(np.max(shares, axis=1))
 
 

@@ -1,7 +1,7 @@
 """How much of a failure probability is spent: a file that outlives the service.
 
-A certificate of sampled groups fails with some probability, and a service that gives many must share one alpha among
-them. It promises beforehand how many predictions alpha covers; each takes an equal part.
+A certificate of groups drawn at random fails with some probability, and a service that gives many must share one alpha
+among them. It promises beforehand how many predictions alpha covers; each takes an equal part.
 """
 
 import fcntl
@@ -12,9 +12,9 @@ from typing import IO
 
 from pydantic import Field, ValidationError, model_validator
 
+from flcert.core.files import read_json, write_json
+from flcert.core.settings import Strict, complaint
 from flcert.errors import InputError, RunError
-from flcert.files import read_json, write_json
-from flcert.registry import Strict, complaint
 
 
 class Account(Strict):

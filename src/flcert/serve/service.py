@@ -1,25 +1,20 @@
 """What the service knows and answers, whatever carries the questions."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert.ballots import Ballots
-from flcert.certify import Certificate, certified_accuracy, clients_to_overtake
-from flcert.certify.result import Counts
+from flcert.certify import Certificate, Guarantee, certified_accuracy
+from flcert.core.digest import digest, digest_json
 from flcert.errors import InputError
-from flcert.guarantee import KIND_OF_GROUPING, Guarantee
-from flcert.pipeline import open_ensemble
-from flcert.report.samples import most_votes
-from flcert.rundir import RunDirectory
+from flcert.runs.directory import RunDirectory
+from flcert.runs.ensemble import open_ensemble
+from flcert.runs.records import Sample
 from flcert.serve.ledger import Ledger
 from flcert.training.ensemble import Electorate
-
-FEW = 50  # labels that an answer lists one by one
+from flcert.voting import most_votes
 
 
 @dataclass(frozen=True)
@@ -44,21 +39,34 @@ class Service:
 
     Args:
         directory: of the run.
-        kind: of the certificate: "own" is the run's own; "overlapping" needs no probability for sampled groups.
+        guarantee: which certificate answers have; by default the run's own.
         ledger: of the failure probability, where the certificate has one.
         threads: that ask models; by default one for each core.
     """
 
     def __init__(
-        self, directory: RunDirectory, kind: str = "own", ledger: Ledger | None = None, threads: int | None = None
+        self,
+        directory: RunDirectory,
+        guarantee: Guarantee | None = None,
+        ledger: Ledger | None = None,
+        threads: int | None = None,
     ) -> None:
-        self.ledger, self.ensemble = ledger, open_ensemble(directory)
+        self.guarantee, self.ledger = guarantee or directory.guarantee(), ledger
+        if not self.guarantee.per_input:
+            raise InputError(f"certificate {self.guarantee.kind!r} certifies a test set as a whole, not an answer")
+        self.ensemble = open_ensemble(directory)
         self.samples, self.inputs = directory.samples(), directory.inputs()
-        self.guarantee = guarantee_of(directory, kind)
+        evidence, truth = directory.evidence(), directory.truth()
+        self._test = self.guarantee.certify(evidence)
+        test = {
+            "inputs": len(truth),
+            "accuracy": float(np.mean(self.guarantee.predict(evidence) == truth)),
+            "certified_accuracy": certified_accuracy(self._test, truth).tolist(),
+        }
         if ledger:  # the account is of alpha, not of twice alpha as Algorithm 1 to the letter would have it
-            self.guarantee = self.guarantee.model_copy(update={"alpha": ledger.account.alpha, "selection": "safe"})
-        self._test = directory.certificate() if kind == "own" else self._certificate_of_votes(directory)
-        self._facts = _facts(directory, self.guarantee, certified_accuracy(self._test, directory.truth()))
+            account = {"alpha": ledger.account.alpha, "selection": "safe"}
+            self.guarantee = self.guarantee.model_copy(update=account)
+        self._facts = {**_facts(directory, self.guarantee), "test": test}
         self._electorate = Electorate(self.ensemble, list(self.ensemble.panels()), threads)
 
     def info(self) -> dict[str, Any]:
@@ -81,30 +89,24 @@ class Service:
         """Some test inputs to try: their values, and what a person sees of them."""
         if self.samples is None or self.inputs is None:
             return []
-        pairs = zip(self.samples["inputs"], self.inputs, strict=True)
+        pairs = zip(self.samples.inputs, self.inputs, strict=True)
         return [{**self._shown(sample), "values": values.tolist()} for sample, values in pairs]
 
-    def _shown(self, sample: dict[str, Any]) -> dict[str, Any]:
-        at = sample["position"]
+    def _shown(self, sample: Sample) -> dict[str, Any]:
+        at = sample.position
+        kept = sample.model_dump(mode="json", include={"position", "truth", "label", "shown"})
         level, abstained = int(self._test.levels[at]), bool(self._test.abstained[at])
-        kept = {name: sample[name] for name in ("position", "truth", "label", "shown")}
-        return {**kept, "level": level, "abstained": abstained}
-
-    def _certificate_of_votes(self, directory: RunDirectory) -> Certificate:
-        """The test set under the certificate that is served, where it is not the run's own."""
-        groups = self.ensemble.grouping.members
-        return self.guarantee.certify(Ballots.cast(directory.array("votes"), self.ensemble.num_labels, groups))
+        return {**kept, "label": int(self._test.labels[at]), "level": level, "abstained": abstained}
 
     def predict(self, inputs: NDArray[np.generic]) -> dict[str, Any]:
-        """Labels, levels and votes of some inputs."""
-        ensemble = self.ensemble
-        votes = self._electorate.votes(inputs)
-        ballots = Ballots.cast(votes, ensemble.num_labels, ensemble.grouping.members)
-        labels = [self._label(ballots.counts, position) for position in range(len(inputs))]
+        """Labels, levels and votes of some inputs, which ``checked_inputs`` returned."""
+        evidence = self._electorate.evidence(inputs, self.guarantee.needs)
+        labels = self.guarantee.predict(evidence, alone=True)
         covered = self.ledger.spend(len(labels)) if self.ledger else len(labels)
-        certificate = self._certify(votes, covered)
+        sharing = self.ledger.account.predictions if self.ledger else None
+        certificate = self.guarantee.certify(evidence.part(slice(covered)), sharing) if covered else None
         answers = []
-        for position, label in enumerate(labels):
+        for position, label in enumerate(labels.tolist()):
             proof = certificate if position < covered else None
             abstained = bool(proof.abstained[position]) if proof else None
             answers.append(
@@ -114,46 +116,16 @@ class Service:
                     "certified": abstained is False,
                     "level": int(proof.levels[position]) if proof else None,
                     "abstained": abstained,
-                    "votes": {str(voted): count for voted, count in most_votes(ballots.counts, position)},
-                    "takeover": self._takeover(ballots.counts, position),
+                    "votes": {str(voted): count for voted, count in most_votes(evidence.counts, position)},
+                    "takeover": self.guarantee.takeover(evidence.counts, position),
                     "sentence": self._sentence(label, proof, position),
                 }
             )
         return {"certificate": self.guarantee.kind, "predictions": answers, "budget": self.budget()}
 
-    def _certify(self, votes: NDArray[np.integer], covered: int) -> Certificate | None:
-        """The certificate of the first ``covered`` inputs."""
-        if not covered:
-            return None
-        ballots = Ballots.cast(votes[:, :covered], self.ensemble.num_labels, self.ensemble.grouping.members)
-        sharing = self.ledger.account.predictions if self.ledger else None
-        return self.guarantee.certify(ballots, num_inputs=sharing)
-
-    def _takeover(self, counts: Counts, position: int) -> dict[str, int] | None:
-        """From how many malicious clients each other label could win; known for disjoint groups.
-
-        Where labels are many it lists those with most votes, and "other" is the least of all without votes.
-        """
-        if self.guarantee.kind != "disjoint":
-            return None
-        votes = most_votes(counts, position)
-        if not votes:
-            return None
-        voted, every = dict(votes), range(self.ensemble.num_labels)
-        rivals = {str(label): (label, voted.get(label, 0)) for label in every if len(every) <= FEW or label in voted}
-        if len(every) > FEW:
-            rivals["other"] = (next(label for label in every if not counts[position, label]), 0)
-        del rivals[str(votes[0][0])]
-        failed = self.guarantee.num_failed
-        return {name: clients_to_overtake(votes[0], rival, num_failed=failed) for name, rival in rivals.items()}
-
-    def _label(self, counts: Counts, position: int) -> int:
-        """What most groups vote for; a tie does not depend on the other inputs of a request."""
-        return int(self.guarantee.predict(Ballots(counts[[position]]))[0])
-
     def _name(self, label: int) -> str:
-        names = self.samples["names"] if self.samples else {}
-        return str(names.get(str(label), label))
+        names = self.samples.names if self.samples else {}
+        return names.get(label, str(label))
 
     def _sentence(self, label: int, certificate: Certificate | None, position: int) -> str:
         name = self._name(label)
@@ -163,49 +135,32 @@ class Service:
         return self.guarantee.sentence_for_input(name, level, abstained=abstained)
 
 
-def guarantee_of(directory: RunDirectory, kind: str) -> Guarantee:
-    """The run's own guarantee, or the one without probability that all groups have."""
-    own = directory.guarantee()
-    if kind == "own":
-        return own
-    if kind != "overlapping":
-        raise InputError(f"certificate must be own or overlapping, got {kind!r}")
-    if own.kind == "overlapping":
-        return own
-    return own.model_copy(update={"kind": KIND_OF_GROUPING["spread"]})
-
-
 def account_of(directory: RunDirectory) -> str:
     """A short name of exactly these models and this theorem, but for alpha, which an account has itself."""
-    theorem = directory.guarantee().model_dump(mode="json", exclude={"alpha", "selection"})
-    return hashlib.blake2b(f"{digest_of(directory)} {json.dumps(theorem)}".encode(), digest_size=12).hexdigest()
+    return digest(f"{digest_of(directory)} {directory.guarantee().theorem()}", size=12)
 
 
 def digest_of(directory: RunDirectory) -> str:
     """A short name of exactly these models."""
-    keys = [entry["model"] for entry in directory.manifest()["groups"]]
-    return hashlib.blake2b(json.dumps(keys).encode(), digest_size=12).hexdigest()
+    return digest_json([facts.model for facts in directory.manifest().groups], size=12)
 
 
-def _facts(directory: RunDirectory, guarantee: Guarantee, curve: NDArray[np.float64]) -> dict[str, Any]:
+def _facts(directory: RunDirectory, guarantee: Guarantee) -> dict[str, Any]:
     """What there is to tell of a run, as JSON values."""
-    manifest, summary, samples = directory.manifest(), directory.summary(), directory.samples() or {}
-    kind = samples.get("kind", "features")
+    manifest, samples = directory.manifest(), directory.samples()
+    kind = samples.kind if samples else "features"
     return {
-        "data": manifest["data"],
-        "groups": len(manifest["groups"]),
-        "groups_that_vote": sum(entry["model"] is not None for entry in manifest["groups"]),
+        "data": manifest.data.model_dump(mode="json"),
+        "groups": len(manifest.groups),
+        "groups_that_vote": sum(facts.model is not None for facts in manifest.groups),
         "models_digest": digest_of(directory),
         "compression": directory.config().compression,
-        "versions": manifest["versions"],
+        "versions": manifest.versions,
         "certificate": guarantee.kind,
+        "title": guarantee.title,
         "guarantee": guarantee.model_dump(mode="json"),
-        "test": {
-            "inputs": summary["inputs"],
-            "accuracy": summary["accuracy"],
-            "certified_accuracy": curve.tolist(),
-        },
+        "proved": guarantee.proved,
         "kind": kind,
-        "image_shape": samples["shape"] if kind == "image" else None,
-        "names": samples.get("names", {}),
+        "image_shape": list(samples.shape) if samples and kind == "image" else None,
+        "names": samples.names if samples else {},
     }

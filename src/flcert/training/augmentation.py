@@ -10,9 +10,9 @@ from pydantic import Field
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from flcert import registry
+from flcert.core import plugins
+from flcert.core.settings import Choice
 from flcert.errors import InputError
-from flcert.registry import Choice
 
 Augmentation = Callable[[Tensor, Generator], Tensor]  # a batch of inputs and the stream of this client and round
 
@@ -68,7 +68,7 @@ class _Reach:
         return torch.stack([torch.stack(row, dim=1) for row in rows], dim=1)
 
 
-AUGMENTATIONS: dict[str, registry.Factory] = {"affine": affine}
+AUGMENTATIONS: dict[str, plugins.Factory] = {"affine": affine}
 
 
 def build(choice: Choice) -> Augmentation:
@@ -76,5 +76,5 @@ def build(choice: Choice) -> Augmentation:
 
     Each client has a new one in each round: what it keeps reaches nobody else.
     """
-    augmentation: Augmentation = registry.build("augmentation", AUGMENTATIONS, choice)
+    augmentation: Augmentation = plugins.build("augmentation", AUGMENTATIONS, choice)
     return augmentation

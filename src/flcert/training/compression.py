@@ -4,14 +4,12 @@ A model's compression is a function of that model alone, the last step of its gr
 hold for compressed models as they do for others. They are stored small and computed with in 32 bits.
 """
 
-import hashlib
 from typing import Literal, get_args
 
 import numpy as np
 
-from flcert.store import Arrays
+from flcert.core.store import Arrays
 
-COMPRESSION_VERSION = 1  # raise it whenever the same model would be compressed to other bytes
 LARGEST = float(np.finfo(np.float32).max)
 SCALE = " scale"  # ends the name of an array's scales; no array of a module has a space in its name
 
@@ -53,9 +51,3 @@ def expanded(arrays: Arrays) -> Arrays:
         else:
             large[name] = array.astype(np.float32) if array.dtype == np.float16 else array
     return large
-
-
-def compressed_key(key: str, dtype: Dtype) -> str:
-    """The key of a compressed model, from the key of the model."""
-    text = f"compressed {COMPRESSION_VERSION} {dtype} {key}"
-    return hashlib.blake2b(text.encode(), digest_size=24).hexdigest()

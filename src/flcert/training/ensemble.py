@@ -1,21 +1,24 @@
-"""The trained models of all groups, and their votes."""
+"""The trained models of all groups, and what they answer."""
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from math import prod
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from flcert.certify import Evidence, count_ranks
+from flcert.certify.guarantee import Need
+from flcert.core.determinism import one_thread
+from flcert.core.store import Arrays
 from flcert.errors import InputError
 from flcert.grouping import Grouping
-from flcert.isolation import one_thread
-from flcert.store import Arrays
 from flcert.training.panel import Panel, Voter, Votes, chunks, loaded, panel, seats
 from flcert.training.recipe import Recipe
 from flcert.voting import NO_VOTE
@@ -34,6 +37,7 @@ class Ensemble:
         keys: for each group the keys of its models by round; None for an empty or failed group.
         load: the arrays behind a key.
         failures: why a group with clients has no model.
+        diverged: groups whose model has values that are not finite; such a model mostly votes for label 0.
         trained: how many groups were trained for this ensemble.
         reused: how many came from the store.
         damaged: how many stored models were damaged, and trained again.
@@ -47,6 +51,7 @@ class Ensemble:
     keys: tuple[dict[int, str] | None, ...]
     load: Callable[[str], Arrays]
     failures: dict[int, str] = field(default_factory=dict)
+    diverged: frozenset[int] = frozenset()
     trained: int = 0
     reused: int = 0
     damaged: int = 0
@@ -55,21 +60,13 @@ class Ensemble:
         """The key of each group's model after this many rounds, by default all; groups without one are left out."""
         return {group: keys[rounds or self.recipe.rounds] for group, keys in enumerate(self.keys) if keys}
 
-    def diverged(self) -> set[int]:
-        """Groups whose model has values that are not finite; such a model mostly votes for label 0."""
-        return {
-            group
-            for group, key in self.model_keys().items()
-            if not all(np.isfinite(array).all() for array in self.load(key).values())
-        }
-
     @property
     def seats(self) -> int:
         """How many models can be asked together."""
         return seats(self.recipe, self.input_shape, self.num_labels)
 
     def owners(self, rounds: int | None = None) -> dict[str, int]:
-        """The last group of each model, by the model's key: sampled groups can be the same and share one."""
+        """The last group of each model, by the model's key: groups drawn at random can be the same and share one."""
         return {key: group for group, key in self.model_keys(rounds).items()}
 
     def voter(self, group: int, key: str) -> Voter:
@@ -94,7 +91,17 @@ class Ensemble:
     def votes(self, inputs: NDArray[np.generic]) -> Votes:
         """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
         with Electorate(self, self.panels()) as electorate:
-            return electorate.votes(inputs)
+            return electorate.votes(checked_inputs(inputs, self.input_shape, self.input_dtype))
+
+    def evidence(self, inputs: NDArray[np.generic], need: Need = "votes") -> Evidence:
+        """What certificates need to know of some inputs.
+
+        Args:
+            inputs: (inputs x input shape), or flattened.
+            need: of the certificate; with "ranks" the models also say how they order the labels.
+        """
+        with Electorate(self, self.panels()) as electorate:
+            return electorate.evidence(checked_inputs(inputs, self.input_shape, self.input_dtype), need)
 
 
 class Electorate:
@@ -119,29 +126,54 @@ class Electorate:
         self._pool.shutdown()
 
     def votes(self, inputs: NDArray[np.generic]) -> Votes:
-        """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
-        checked = checked_inputs(inputs, self.ensemble.input_shape, self.ensemble.input_dtype)
-        rows: dict[str, Votes] = {}
-        waiting: deque[tuple[Sequence[str], Future[Votes]]] = deque()
+        """What each group predicts for each input, (groups x inputs); -1 for a group without a model.
+
+        Args:
+            inputs: as ``checked_inputs`` returns them.
+        """
+        return self._table(self._asked("votes", inputs), len(inputs))
+
+    def evidence(self, inputs: NDArray[np.generic], need: Need = "votes") -> Evidence:
+        """What certificates need to know of inputs that ``checked_inputs`` returned."""
+        ensemble = self.ensemble
+        if need != "ranks":
+            return Evidence.of_votes(self.votes(inputs), ensemble.num_labels, ensemble.grouping.members)
+        if ensemble.recipe.smoothing:
+            raise InputError("models with recipe.smoothing have votes only; they do not rank the labels")
+        places = self._asked("ranks", inputs)
+        votes = self._table({key: (table == 0).argmax(axis=-1) for key, table in places.items()}, len(inputs))
+        ranks = count_ranks([places[key] for key in ensemble.model_keys().values()])
+        return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks)
+
+    def _table(self, answers: Mapping[str, NDArray[np.integer]], num_inputs: int) -> Votes:
+        """The votes of all groups from those of all models."""
+        table = np.full((len(self.ensemble.keys), num_inputs), NO_VOTE, dtype=np.int32)
+        for group, key in self.ensemble.model_keys().items():
+            table[group] = answers[key]
+        return table
+
+    def _asked(self, what: Literal["votes", "ranks"], inputs: NDArray[np.generic]) -> dict[str, NDArray[np.integer]]:
+        """The answer of each model, by its key."""
+        answers: dict[str, NDArray[np.integer]] = {}
+        waiting: deque[tuple[Sequence[str], Future[NDArray[np.integer]]]] = deque()
         with one_thread():
             try:
                 for keys, together in self._panels:
-                    waiting.append((keys, self._pool.submit(together.votes, checked)))
+                    waiting.append((keys, self._pool.submit(getattr(together, what), inputs)))
                     if len(waiting) > self._threads:  # panels that are made on the way must not pile up
-                        _collect(rows, *waiting.popleft())
+                        _collect(answers, *waiting.popleft())
                 while waiting:
-                    _collect(rows, *waiting.popleft())
+                    _collect(answers, *waiting.popleft())
             finally:
                 wait([answer for _, answer in waiting])  # after an error: nothing of this call goes on beside the next
-        table = np.full((len(self.ensemble.keys), len(checked)), NO_VOTE, dtype=np.int32)
-        for group, key in self.ensemble.model_keys().items():
-            table[group] = rows[key]
-        return table
+        return answers
 
 
-def _collect(rows: dict[str, Votes], keys: Sequence[str], answer: "Future[Votes]") -> None:
+def _collect(
+    answers: dict[str, NDArray[np.integer]], keys: Sequence[str], answer: "Future[NDArray[np.integer]]"
+) -> None:
     try:
-        rows.update(zip(keys, answer.result(), strict=True))
+        answers.update(zip(keys, answer.result(), strict=True))
     except IndexError as error:  # a token beyond the vocabulary
         raise InputError(f"the models cannot read these inputs: {error}") from None
 

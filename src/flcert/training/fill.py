@@ -2,36 +2,35 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
+import numpy as np
+
+from flcert.core.store import Arrays, Entry, Store
 from flcert.datasets import Federation
-from flcert.engines import Failure, Workers
+from flcert.engines import Failure
 from flcert.errors import IntegrityError
-from flcert.store import Arrays, Store
+from flcert.training.context import Context
 
 Task = TypeVar("Task")
-Progress = Callable[[str, int, int], None]  # stage, done, total
-
-
-def silent(stage: str, done: int, total: int) -> None:
-    """Show no progress."""
+State = Literal["present", "absent", "damaged"]
 
 
 @dataclass(frozen=True)
 class Job(Generic[Task]):
-    """A task, and the key of each array set that it results in.
+    """A task, and where each array set that it results in is stored.
 
     Args:
-        keys: the store's key of each result, by the round it belongs to.
+        entries: the store's entry of each result, by the round it belongs to.
         task: makes the task when it is sent to a worker.
     """
 
-    keys: Mapping[int, str]
+    entries: Mapping[int, Entry]
     task: Callable[[], Task]
 
 
 @dataclass(frozen=True)
-class Tally:
+class Filled:
     """What it took to have all results in the store.
 
     Args:
@@ -39,51 +38,71 @@ class Tally:
         reused: jobs whose results were there already.
         damaged: jobs that were run because a stored result was altered or cut short.
         failures: why a job has no result, by its name.
+        diverged: keys of results with values that are not finite.
     """
 
     computed: int
     reused: int
     damaged: int
     failures: dict[str, str]
+    diverged: frozenset[str]
 
 
 def fill(
-    store: Store,
-    workers: Workers,
+    context: Context,
     function: Callable[[Federation, Task], dict[int, Arrays]],
     jobs: Mapping[str, Job[Task]],
     report: Callable[[int, int], None],
-) -> Tally:
+) -> Filled:
     """Run every job whose results are not all in the store, and store each as soon as it is there.
 
     Args:
-        store: where results are kept.
-        workers: where jobs run.
+        context: where jobs run and results are kept.
         function: computes a task's results, by round.
         jobs: by name; equal names are one job.
         report: called with the number done and the total.
     """
-    states = {name: state(store, job.keys.values()) for name, job in jobs.items()}
+    store, diverged = context.store, set[str]()
+    states = {name: state(store, job.entries.values(), diverged) for name, job in jobs.items()}
     missing = [name for name, state in states.items() if state != "present"]
     failures: dict[str, str] = {}
     reused = len(jobs) - len(missing)
     report(reused, len(jobs))
-    results = workers.completed(function, [jobs[name].task for name in missing])
+    results = context.workers.completed(function, [jobs[name].task for name in missing])
     for done, (position, result) in enumerate(results, reused + 1):
         name = missing[position]
         if isinstance(result, Failure):
             failures[name] = result.reason
         else:
-            for number, key in jobs[name].keys.items():
-                store.write(key, result[number])
+            for number, entry in jobs[name].entries.items():
+                store.write(entry, result[number])
+                diverged |= set() if is_finite(result[number]) else {entry.key}
         report(done, len(jobs))
     damaged = sum(state == "damaged" for state in states.values())
-    return Tally(len(missing) - len(failures), reused, damaged, failures)
+    return Filled(len(missing) - len(failures), reused, damaged, failures, frozenset(diverged))
 
 
-def state(store: Store, keys: Iterable[str]) -> str:
-    """Whether all these results are "present"; else they are "absent" or "damaged"."""
+def state(store: Store, entries: Iterable[Entry], diverged: set[str] | None = None) -> State:
+    """Whether all these results are "present"; else they are "absent" or "damaged".
+
+    Args:
+        store: where.
+        entries: of the results.
+        diverged: gets the keys of those with values that are not finite.
+    """
     try:
-        return "present" if all(store.read(key) is not None for key in keys) else "absent"
+        for entry in entries:
+            arrays = store.read(entry.key)
+            if arrays is None:
+                return "absent"
+            store.complete_origin(entry)
+            if diverged is not None and not is_finite(arrays):
+                diverged.add(entry.key)
     except IntegrityError:
         return "damaged"
+    return "present"
+
+
+def is_finite(arrays: Arrays) -> bool:
+    """Whether all numbers are finite."""
+    return all(bool(np.isfinite(array).all()) for array in arrays.values())

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from flcert.seeding import derive, stream
+from flcert.core.seeding import derive, stream
 from flcert.training import augmentation
 from flcert.training.recipe import Recipe
 
@@ -68,7 +69,7 @@ def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, r
     arithmetic of a small model.
     """
     torch.default_generator.manual_seed(derive(seed, "dropout", client.id, round_number))
-    change = _augmentation(client, recipe, seed, round_number)
+    change, optimiser = _augmentation(client, recipe, seed, round_number), build_optimiser(recipe)
     for batch in _batches(client, recipe, seed, round_number):
         inputs = change(client.inputs[batch])
         loss = functional.cross_entropy(replica.module(inputs), client.labels[batch], reduction=recipe.reduction)
@@ -76,7 +77,34 @@ def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, r
         with torch.no_grad():
             if recipe.gradient_clip is not None:
                 _clip(gradients, recipe.gradient_clip)
-            torch._foreach_add_(replica.trained, gradients, alpha=-recipe.learning_rate)
+            optimiser.step(replica.trained, gradients)
+
+
+class Optimiser(Protocol):
+    """How a client's model moves by the gradients of a batch; each client has a new one in each round."""
+
+    def step(self, parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:
+        """Change the parameters in place."""
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Plain stochastic gradient descent.
+
+    Args:
+        learning_rate: how far to go.
+    """
+
+    learning_rate: float
+
+    def step(self, parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:
+        """Go down the gradients."""
+        torch._foreach_add_(parameters, gradients, alpha=-self.learning_rate)
+
+
+def build_optimiser(recipe: Recipe) -> Optimiser:
+    """The optimiser that a recipe asks for."""
+    return SGD(recipe.learning_rate)
 
 
 def _augmentation(client: Client, recipe: Recipe, seed: int, round_number: int) -> Callable[[Tensor], Tensor]:

@@ -12,12 +12,14 @@ from torch import nn
 
 from flcert import models
 from flcert.certify import ranked
-from flcert.isolation import one_thread
+from flcert.core.determinism import one_thread
+from flcert.core.store import Arrays
 from flcert.models import Stackable
-from flcert.store import Arrays
+from flcert.training.device import tensor
 from flcert.training.local import Replica
 from flcert.training.recipe import Recipe
 from flcert.training.smoothing import Smoothing
+from flcert.training.start import initial_module
 from flcert.voting import count, predicted_labels, winners
 
 SEATS = 16  # models in a stack; fixed, and empty seats are filled with zeros, so that no product changes its shape
@@ -55,7 +57,8 @@ class Panel(Protocol):
 
 def seats(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
     """How many models of this recipe can be asked together."""
-    return SEATS if recipe.smoothing is None and models.stackable(_module(recipe, input_shape, num_labels)) else 1
+    alone = recipe.smoothing is not None or not models.stackable(initial_module(recipe, input_shape, num_labels))
+    return 1 if alone else SEATS
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
@@ -66,7 +69,7 @@ def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
 def panel(voters: Sequence[Voter], input_shape: tuple[int, ...], num_labels: int) -> Panel:
     """The models of at most ``seats`` groups, ready to vote."""
     recipe = voters[0].recipe
-    module = _module(recipe, input_shape, num_labels)
+    module = initial_module(recipe, input_shape, num_labels)
     if recipe.smoothing is None and isinstance(module, Stackable) and models.stackable(module):
         return Stack(module, [voter.arrays for voter in voters])
     (voter,) = voters
@@ -75,8 +78,8 @@ def panel(voters: Sequence[Voter], input_shape: tuple[int, ...], num_labels: int
 
 def loaded(recipe: Recipe, arrays: Arrays, input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
     """The torch module of one model, ready to predict."""
-    module = _module(recipe, input_shape, num_labels)
-    module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
+    module = initial_module(recipe, input_shape, num_labels)
+    module.load_state_dict({name: tensor(array) for name, array in arrays.items()})
     return module.eval()
 
 
@@ -97,7 +100,7 @@ class Stack:
         for name, initial in arrays[0].items():
             table = np.zeros((SEATS, *initial.shape), dtype=initial.dtype)
             table[: self._size] = [of_model[name] for of_model in arrays]
-            stacked[name] = torch.from_numpy(table)
+            stacked[name] = tensor(table)
         self._scores = module.stacked(stacked)
 
     def votes(self, inputs: Inputs) -> Votes:
@@ -112,9 +115,9 @@ class Stack:
     def _blocks(self, inputs: Inputs) -> Iterator[Scores]:
         """The scores of some inputs after the other, (models x inputs x labels)."""
         for start in range(0, len(inputs), BATCH):
-            examples = torch.from_numpy(np.array(inputs[start : start + BATCH]))
+            examples = tensor(inputs[start : start + BATCH])
             with one_thread(), torch.inference_mode():
-                yield torch.stack([self._scores(example) for example in examples], dim=1)[: self._size].numpy()
+                yield torch.stack([self._scores(example) for example in examples], dim=1)[: self._size].cpu().numpy()
 
 
 class Alone:
@@ -154,11 +157,7 @@ def _batches(module: nn.Module, inputs: Inputs) -> Iterator[Scores]:
     module.eval()
     for start in range(0, len(inputs), BATCH):
         with one_thread(), torch.inference_mode():
-            yield module(torch.from_numpy(np.array(inputs[start : start + BATCH]))).float().numpy()
-
-
-def _module(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
-    return models.build(recipe.model, input_shape, num_labels, recipe.seed)
+            yield module(tensor(inputs[start : start + BATCH])).float().cpu().numpy()
 
 
 def _places(scores: Scores) -> Ranks:

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from flcert.registry import Choice, Strict
-from flcert.seeding import derive
+from flcert.core.seeding import derive
+from flcert.core.settings import Choice, Strict
 from flcert.training.smoothing import Smoothing
 
 

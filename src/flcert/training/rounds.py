@@ -8,8 +8,9 @@ from torch import Tensor
 
 from flcert.aggregators import Aggregator, Round, build, substitute
 from flcert.attacks import Attack, Scene
+from flcert.core.seeding import derive, stream
 from flcert.grouping import num_participants
-from flcert.seeding import derive, stream
+from flcert.training.device import tensor
 from flcert.training.local import Client, Replica, train_locally
 from flcert.training.recipe import Recipe
 
@@ -32,7 +33,7 @@ class Attacker:
         self, brought: Round, chosen: Sequence[Client], state: Tensor, aggregator: Aggregator, round_number: int
     ) -> Round:
         """The round as the server sees it."""
-        malicious = torch.tensor([client.id in self.controlled for client in chosen])
+        malicious = tensor([client.id in self.controlled for client in chosen])
         if not malicious.any():
             return brought
         seed = derive(self.seed, "attack", min(self.controlled), round_number)
@@ -69,7 +70,7 @@ def run_rounds(
         updates = torch.stack([_update(replica, state, client, recipe, seed, number) for client in chosen])
         brought = Round(
             updates=updates,
-            sizes=torch.tensor([client.reported for client in chosen]),
+            sizes=tensor([client.reported for client in chosen]),
             num_parameters=replica.num_parameters,
             server=_update(replica, state, server, recipe, seed, number) if server else None,
         )

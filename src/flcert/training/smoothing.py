@@ -3,8 +3,8 @@
 from pydantic import Field
 from torch import Generator, Tensor, randn
 
-from flcert.registry import Strict
-from flcert.seeding import derive
+from flcert.core.seeding import derive
+from flcert.core.settings import Strict
 
 
 class Smoothing(Strict):

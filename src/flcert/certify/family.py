@@ -1,0 +1,94 @@
+"""The kinds of certificates by name, and how one is chosen for groups."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, field_serializer, field_validator
+
+from flcert.certify.collective import Collective
+from flcert.certify.disjoint import Disjoint
+from flcert.certify.enumerated import Enumerated
+from flcert.certify.guarantee import Groups, Guarantee
+from flcert.certify.overlapping import Overlapping
+from flcert.certify.runoff import Runoff
+from flcert.certify.sampled import Sampled, Selection, Tails
+from flcert.core.plugins import checked_options, resolve_class
+from flcert.core.settings import Choice, Strict, validated
+
+KINDS: dict[str, type[Guarantee]] = {
+    "disjoint": Disjoint,
+    "sampled": Sampled,
+    "enumerated": Enumerated,
+    "overlapping": Overlapping,
+    "runoff": Runoff,
+    "collective": Collective,
+}
+
+DEFAULT_KIND = "disjoint"  # of a vote table that says nothing else
+
+
+class CertificateSettings(Strict):
+    """How sure to be, and which certificates to compute beside the one that the groups call for.
+
+    Args:
+        alpha: failure probability of groups that are drawn at random.
+        selection: "safe", or "paper" for Algorithm 1 to the letter.
+        tails: bounds of groups that are drawn at random: "one" as in the paper, "both", or the "best" of the two.
+        also: further certificates of the same models, by name or import path.
+    """
+
+    alpha: float = Field(default=0.001, gt=0, lt=1)
+    selection: Selection = "safe"
+    tails: Tails = "one"
+    also: tuple[Choice, ...] = ()
+
+    @field_validator("also")
+    @classmethod
+    def _known(cls, value: tuple[Choice, ...]) -> tuple[Choice, ...]:
+        for choice in value:
+            kind_class(choice.name)
+        return value
+
+    @field_serializer("also")
+    def _plain_names(self, value: tuple[Choice, ...]) -> list[Any]:
+        return [choice.model_dump() if choice.options else choice.name for choice in value]
+
+    def of(self, certificate: Choice | str, groups: Groups, num_failed: int = 0) -> Guarantee:
+        """The chosen certificate of these groups with these settings."""
+        return guarantee_for(certificate, groups, num_failed, self.model_dump(exclude={"also"}))
+
+
+def kind_class(name: str) -> type[Guarantee]:
+    """The kind of this name, or a user's own behind an import path."""
+    return resolve_class("certificate", KINDS, name, Guarantee)  # type: ignore[type-abstract]
+
+
+def kinds_with(setting: str) -> list[str]:
+    """The kinds that have this setting."""
+    return [name for name, kind in KINDS.items() if setting in kind.model_fields]
+
+
+def guarantee_for(
+    certificate: Choice | str, groups: Groups, num_failed: int = 0, settings: Mapping[str, Any] | None = None
+) -> Guarantee:
+    """The chosen certificate of these groups, refused where it does not hold for them.
+
+    Args:
+        certificate: its name or import path; with options for the fields of a user's own kind.
+        groups: who trained together.
+        num_failed: groups with clients but without a model.
+        settings: such as alpha, for the kinds that have them.
+    """
+    choice = certificate if isinstance(certificate, Choice) else Choice(name=certificate)
+    kind = kind_class(choice.name)
+    kind.check_fits(choice.name, groups)
+    if choice.options:
+        probe = {"kind": choice.name, **kind.numbers(groups, num_failed)}
+        checked_options(kind, f"certificate {choice.name!r}", {**probe, **choice.options})
+    return kind.of(choice.name, groups, num_failed=num_failed, settings={**(settings or {}), **choice.options})
+
+
+def guarantee_from(values: Mapping[str, Any]) -> Guarantee:
+    """A guarantee from plain values: "kind", by default that of disjoint groups, and the fields of that kind."""
+    kind = values.get("kind") or DEFAULT_KIND
+    return validated(kind_class(kind), {**values, "kind": kind})

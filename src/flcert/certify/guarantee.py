@@ -1,0 +1,234 @@
+"""The family of certificates: what every kind must tell about itself, and what it gets for free.
+
+A kind is one class in one file of this package, and one line in ``flcert.certify.KINDS``. A user's own kind is named by
+its import path. Nothing outside this package knows any kind by name.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from flcert.certify.accuracy import certified_accuracy
+from flcert.certify.certificate import Certificate
+from flcert.certify.evidence import Evidence, Members
+from flcert.core.settings import Strict
+from flcert.errors import InputError
+from flcert.voting.count_table import Counts, IntArray
+from flcert.voting.ties import Ties, winners
+
+Need = Literal["counts", "votes", "ranks"]
+
+Report = Callable[[int, int], None]  # how many are done, and of how many
+
+
+class Groups(Protocol):
+    """What a certificate asks of groups; ``flcert.grouping.Grouping`` is such a thing."""
+
+    @property
+    def kind(self) -> str:
+        """How they were made."""
+
+    @property
+    def num_clients(self) -> int:
+        """The number of clients n."""
+
+    @property
+    def members(self) -> Members:
+        """For each group the positions of its clients."""
+
+    @property
+    def group_size(self) -> int | None:
+        """The number of clients k of every group, where it is fixed."""
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the groups were drawn at random."""
+
+    @property
+    def distinct(self) -> bool:
+        """Whether they were drawn without repetition."""
+
+
+class Figures(Strict):
+    """What a certificate says about a test set.
+
+    Args:
+        title: of the certificate.
+        accuracy: of the labels that it certifies, without an attack; None where it has no labels of its own.
+        certified_accuracy: CA@m at index m, zero beyond; None where it was computed for some m only.
+        inputs: for those m, the number of inputs that stay right.
+    """
+
+    title: str = ""
+    accuracy: float | None = None
+    certified_accuracy: tuple[float, ...] | None = None
+    inputs: dict[int, int] | None = None
+
+
+class Guarantee(Strict, ABC):
+    """A kind of certificate with its numbers: everything but the votes that its levels depend on.
+
+    Derive a class from it to add a kind. Fields are its numbers and settings; the class says what it is, and
+    ``certify`` computes the levels. Everything else here has a default that suits a deterministic certificate.
+
+    Args:
+        kind: the name of the kind, or its import path.
+        num_clients: n, where it is known.
+        num_groups: N, whether they voted or not, where it is known.
+        num_failed: groups with clients but without a model.
+    """
+
+    title: ClassVar[str]  # what people call it, in a few words
+    suits: ClassVar[str] = "any groups"  # which groups it is for, in words
+    needs: ClassVar[Need] = "counts"
+    probabilistic: ClassVar[bool] = False
+    per_input: ClassVar[bool] = True  # whether it certifies each input, or only how many of a test set stay right
+    ties: ClassVar[Ties] = "smallest"
+
+    kind: str
+    num_clients: int | None = Field(default=None, ge=1)
+    num_groups: int | None = Field(default=None, ge=1)
+    num_failed: int = Field(default=0, ge=0)
+
+    @classmethod
+    def fits(cls, groups: Groups) -> bool:  # noqa: ARG003 (for those who override it)
+        """Whether the certificate holds for such groups."""
+        return True
+
+    @classmethod
+    def numbers(cls, groups: Groups, num_failed: int) -> dict[str, Any]:
+        """The fields that follow from the groups."""
+        return {"num_clients": groups.num_clients, "num_groups": len(groups.members), "num_failed": num_failed}
+
+    @classmethod
+    def of(cls, kind: str, groups: Groups, *, num_failed: int = 0, settings: Mapping[str, Any] | None = None) -> Self:
+        """The guarantee of these groups, refused if it does not hold for them.
+
+        Args:
+            kind: the name of this kind.
+            groups: who trained together.
+            num_failed: groups with clients but without a model.
+            settings: values for fields that are the user's choice; those that this kind does not have are left out.
+        """
+        cls.check_fits(kind, groups)
+        chosen = {name: value for name, value in (settings or {}).items() if name in cls.model_fields}
+        return cls(kind=kind, **cls.numbers(groups, num_failed), **chosen)
+
+    @classmethod
+    def check_fits(cls, kind: str, groups: Groups) -> None:
+        """Refuse groups that this certificate does not hold for."""
+        if not cls.fits(groups):
+            raise InputError(f"certificate {kind!r} is for {cls.suits}, got groups of kind {groups.kind!r}")
+
+    @abstractmethod
+    def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:
+        """The certificate of these votes.
+
+        Args:
+            evidence: the votes.
+            num_inputs: how many inputs share the failure probability of a probabilistic certificate; by default those
+                of the evidence.
+        """
+
+    def predict(self, evidence: Evidence, *, alone: bool = False) -> IntArray:
+        """The label of each input, by the tie rule of this kind.
+
+        Args:
+            evidence: the votes.
+            alone: break each tie as if the input were the only one.
+        """
+        if alone and self.ties == "random":
+            parts = (evidence.part(slice(row, row + 1)) for row in range(len(evidence)))
+            return np.concatenate([winners(part.counts, self.ties) for part in parts])
+        return winners(evidence.counts, self.ties)
+
+    def figures(self, evidence: Evidence, truth: NDArray[np.generic], levels: Sequence[int], report: Report) -> Figures:  # noqa: ARG002 (for those who override it)
+        """What the certificate says about a test set.
+
+        Args:
+            evidence: the votes on its inputs.
+            truth: their true labels.
+            levels: numbers of malicious clients that matter, for a kind that cannot afford all of them.
+            report: called with the number of levels done and their total.
+        """
+        certificate = self.certify(evidence)
+        labels = certificate.labels if self.ties == "smallest" else self.predict(evidence)
+        return Figures(
+            title=self.title,
+            accuracy=float(np.mean(labels == truth)),
+            certified_accuracy=tuple(certified_accuracy(certificate, truth).tolist()),
+        )
+
+    def takeover(self, counts: Counts, position: int) -> dict[str, int] | None:  # noqa: ARG002 (for those who override it)
+        """From how many malicious clients each other label could win an input; None where that is not known."""
+        return None
+
+    def least_groups(self, num_inputs: int) -> int:  # noqa: ARG002 (for those who override it)
+        """The smallest number of groups with which anything can be certified for so many inputs."""
+        return 1
+
+    def theorem(self) -> str:
+        """Everything but the failure probability, as text; accounts of alpha are known by it."""
+        return self.model_dump_json(exclude={"alpha", "selection"})
+
+    @property
+    def failure_probability(self) -> str:
+        """The probability that the certificate is wrong, at most; "0" for one that holds with certainty."""
+        return "0"
+
+    @property
+    def meaning(self) -> str:
+        """What a level speaks of and how sure it is, as one sentence."""
+        return "It speaks of the trained groups themselves and holds with certainty."
+
+    @property
+    def proved(self) -> str:
+        """How to begin a sentence about something that is proved."""
+        return "Proved"
+
+    @classmethod
+    def note_beside(cls, own: "Guarantee") -> str:  # noqa: ARG003 (for those who override it)
+        """What to know where this certificate is shown beside the run's own; empty if nothing."""
+        return ""
+
+    def sentence_for_input(self, name: str, level: int, *, abstained: bool) -> str:
+        """What is proved about one input, in words.
+
+        Args:
+            name: of its label.
+            level: how many malicious clients cannot change it.
+            abstained: whether nothing is certified.
+        """
+        if abstained:
+            return f"{name}, but nothing is certified: the vote is too close."
+        if level == 0:
+            return f"{name}, but nothing is proved against even one malicious client."
+        of_clients = f"of the {self.num_clients:,} clients" if self.num_clients else "clients"
+        nobody = f"no {level:,} {of_clients} together" if level > 1 else f"no one {of_clients}"
+        return self._of_input(name, nobody)
+
+    def _of_input(self, name: str, nobody: str) -> str:
+        return f"{name}, and {nobody} could have changed this."
+
+    def sentence(self, level: int, certified: int, num_inputs: int, *, right: bool) -> str:
+        """What a point of the curve proves, in words.
+
+        Args:
+            level: the number of malicious clients m.
+            certified: how many inputs are certified for so many.
+            num_inputs: how many inputs there are.
+            right: whether those that are counted have the right label.
+        """
+        whose = f"of the {self.num_clients:,} clients" if self.num_clients else "clients" if level > 1 else "client"
+        they_do = f"any {level:,} {whose} do" if level > 1 else f"any one {whose} does"
+        share = f"{certified:,} of these {num_inputs:,} test inputs ({certified / num_inputs:.1%})"
+        if level == 0:
+            return f"Nothing is proved here against malicious clients; without any, {share} are certified."
+        return self._of_test_set(they_do, f"at least {share} keep their {'right ' if right else ''}label")
+
+    def _of_test_set(self, they_do: str, claim: str) -> str:
+        return f"Whatever {they_do}, {claim}."

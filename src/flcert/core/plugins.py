@@ -1,0 +1,178 @@
+"""Families: their members by name, or a user's own by import path, called with checked options."""
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from flcert.core.digest import digest_files
+from flcert.core.settings import Choice, complaint
+from flcert.errors import FlcertError, InputError, unknown_name
+
+Factory = Callable[..., Any]
+Base = TypeVar("Base")
+Options = TypeVar("Options", bound=BaseModel)
+
+
+def resolve(family: str, entries: Mapping[str, Factory], name: str) -> Factory:
+    """The factory called ``name``, or the one behind an import path ``package.module:attribute``."""
+    if ":" in name:
+        return _import(family, name)
+    if name not in entries:
+        raise unknown_name(family, name, entries)
+    return entries[name]
+
+
+def resolve_class(family: str, entries: Mapping[str, type[Base]], name: str, base: type[Base]) -> type[Base]:
+    """The class called ``name``, or a user's own behind an import path, which must derive from ``base``."""
+    found = resolve(family, entries, name)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise InputError(f"{family} {name!r} must be a class derived from {base.__module__}.{base.__name__}")
+    return found
+
+
+def build(family: str, entries: Mapping[str, Factory], choice: Choice, **context: Any) -> Any:
+    """Call the chosen factory with its options (from the user) and ``context`` (from us).
+
+    Raises:
+        InputError: for an option that the factory does not have, lacks, or that has the wrong type.
+    """
+    factory = resolve(family, entries, choice.name)
+    where = f"{family} {choice.name!r}"
+    checked = checked_options(_schema(factory, context), where, choice.options)
+    options = {option: getattr(checked, option) for option in choice.options}
+    try:
+        return factory(**context, **options)
+    except FlcertError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's code may raise anything
+        raise InputError(f"{where} raised {type(error).__name__}: {error}") from error
+
+
+def source_digest(name: str) -> str:
+    """A digest of the source that a user's own factory comes from, as it was when imported; empty for our own.
+
+    It covers the Python files of the factory's package, or those beside its module, and becomes part of a group's key,
+    so that edited files never reuse models trained by their older text. What these files import from elsewhere is not
+    covered.
+    """
+    if ":" not in name:
+        return ""
+    module_name = name.partition(":")[0]
+    if module_name not in _digests:
+        _module(name, module_name)
+        _digests[module_name] = digest_files(_sources(sys.modules[module_name.partition(".")[0]]))
+    return _digests[module_name]
+
+
+def choice_sources(choice: Choice) -> str:
+    """A digest of all of a user's own sources that a choice names, itself or among its options; empty for none."""
+    digests = [source_digest(name) for name in [choice.name, *_import_paths(choice.options)]]
+    return digests[0] if not any(digests[1:]) else " ".join(digests)
+
+
+def _import_paths(value: Any) -> Iterator[str]:
+    """Strings inside a value that name something to import."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, str) and _IMPORT_PATH.fullmatch(value) and _importable(value.partition(":")[0]):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _import_paths(part)
+
+
+def _importable(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except Exception:  # an option may look like an import path and be none
+        return False
+    return True
+
+
+_IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_digests: dict[str, str] = {}  # by module, taken when this process imported it
+
+
+def _sources(top: ModuleType) -> list[Path]:
+    """The files of a package; or of a module and those beside it, if it is not installed among many others."""
+    source = getattr(top, "__file__", None)
+    if source is None:  # a package without __init__.py
+        return sorted(file for place in getattr(top, "__path__", ()) for file in Path(place).rglob("*.py"))
+    file = Path(source)
+    if file.name == "__init__.py":
+        return sorted(file.parent.rglob("*.py"))
+    return [file] if "site-packages" in file.parts else sorted(file.parent.glob("*.py"))
+
+
+def _module(what: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{what}: cannot import module {name!r} ({reason})") from None
+
+
+def _import(family: str, name: str) -> Factory:
+    module_name, _, attribute = name.partition(":")
+    module = _module(f"{family} {name!r}", module_name)
+    source_digest(name)
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise unknown_name(f"function of module {module_name!r}", attribute, public)
+    found: Factory = factory
+    return found
+
+
+def checked_options(schema: type[Options], where: str, options: Mapping[str, Any]) -> Options:
+    """The options as an instance of their schema, or a complaint that names the option, the rule and the value.
+
+    Args:
+        schema: which options there are.
+        where: whose they are, such as "data set 'mnist'".
+        options: from the user.
+    """
+    try:
+        return schema(**options)
+    except ValidationError as failure:
+        for option in options:
+            if option not in schema.model_fields and schema.model_config.get("extra") == "forbid":
+                raise unknown_name(f"option of {where}:", option, schema.model_fields) from None
+        option = ".".join(str(part) for part in failure.errors()[0]["loc"])
+        raise complaint(failure, f"option {option!r} of {where}") from None
+
+
+def _signature(factory: Factory) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
+    """Parameters and their types; none where Python cannot tell."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return {}, {}
+    try:
+        return parameters, get_type_hints(
+            factory.__init__ if inspect.isclass(factory) else factory, include_extras=True
+        )
+    except (NameError, TypeError, AttributeError):
+        return parameters, {}
+
+
+def _schema(factory: Factory, context: Mapping[str, Any]) -> type[BaseModel]:
+    """A pydantic model of the parameters of ``factory`` that a user may set."""
+    parameters, hints = _signature(factory)
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    fields: dict[str, Any] = {
+        key: (hints.get(key, Any), ... if parameter.default is parameter.empty else parameter.default)
+        for key, parameter in parameters.items()
+        if key not in context and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    }
+    config = ConfigDict(
+        extra="allow" if open_ended else "forbid", arbitrary_types_allowed=True, protected_namespaces=()
+    )
+    return create_model("options", __config__=config, **fields)

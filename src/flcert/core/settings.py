@@ -1,0 +1,65 @@
+"""Settings that refuse unknown keys, and complaints about them in our own words."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from flcert.errors import InputError, unknown_name
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """Settings that refuse unknown keys and cannot change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Choice(Strict):
+    """A member of a family, picked by its name or by an import path ``package.module:attribute``."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_plain_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+def validated(model: type[Model], values: Mapping[str, Any], where: str = "") -> Model:
+    """An instance of ``model`` with these values, or one complaint that names the key, the rule and the value.
+
+    Args:
+        model: the class.
+        values: of its fields.
+        where: what stands before a field's name in a message, such as "grouping.".
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as failure:
+        field = ".".join(str(part) for part in failure.errors()[0]["loc"])
+        known = [f"{where}{name}" for name in model.model_fields]
+        raise complaint(failure, f"{where}{field}" if field else where.rstrip(".:"), known) from None
+
+
+def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) -> InputError:
+    """The first thing that pydantic found wrong, in our words: the name, the rule and the value.
+
+    Args:
+        failure: what pydantic raised.
+        name: what to call the value.
+        known: names that would have been right, where an unknown one was given.
+    """
+    first = failure.errors()[0]
+    if first["type"] == "extra_forbidden":
+        return unknown_name("setting", name, known)
+    if first["type"] == "missing":
+        return InputError(f"{name} is needed, but was not given")
+    if first["type"] == "value_error":
+        return InputError(first["msg"].removeprefix("Value error, "))
+    rule = first["msg"].replace("Input should", "must")
+    if first["type"] in ("model_type", "dict_type"):
+        rule = "must be a table"
+    return InputError(f"{name} {rule}, got {first['input']!r}")

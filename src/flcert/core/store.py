@@ -1,0 +1,186 @@
+"""The content-addressed store: arrays under the digest of everything they depend on.
+
+An entry is one safetensors file. Its header carries the key and a digest of the arrays, so that a truncated or
+altered file is noticed and never used. Beside it stands a small JSON file that says what the entry was made from:
+clients' data, or other entries. So everything that descends from a client can be found and deleted, whoever made it.
+"""
+
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_cache_path
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from flcert.core.digest import digest_arrays
+from flcert.core.files import read_json, writable_directory, write_atomic, write_json
+from flcert.errors import IntegrityError, RunError
+
+Arrays = dict[str, NDArray[np.generic]]
+
+ORIGIN_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A place in the store.
+
+    Args:
+        key: the digest of everything that its arrays depend on.
+        made_from: what they were made from: ``client_origin`` of clients, or keys of other entries.
+    """
+
+    key: str
+    made_from: tuple[str, ...]
+
+
+def client_origin(user: str, data_digest: str) -> str:
+    """The name of a client's data among the things that entries are made from."""
+    return f"client {data_digest} {user}"
+
+
+class Store:
+    """A directory of entries, shared by all runs of this user.
+
+    Args:
+        directory: where; by default ``$FLCERT_CACHE`` or the platform's cache directory.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or default_directory()
+
+    def path(self, key: str) -> Path:
+        """Where the arrays of this key are, or would be."""
+        return self.directory / "store" / key[:2] / f"{key}.safetensors"
+
+    def _origin(self, key: str) -> Path:
+        """Where it says what they were made from."""
+        return self.path(key).with_suffix(".json")
+
+    def read(self, key: str) -> Arrays | None:
+        """The arrays stored under ``key``; None if there are none.
+
+        Raises:
+            IntegrityError: the file is there but was altered or cut short.
+        """
+        try:
+            raw = self.path(key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        with suppress(OSError):  # a store that only others may write to
+            os.utime(self.path(key))
+        return unpack(raw, key)
+
+    def load(self, key: str) -> Arrays:
+        """The arrays under ``key``, which were there a moment ago."""
+        arrays = self.read(key)
+        if arrays is None:
+            raise RunError(f"{self.path(key)} was deleted while it was needed; run the same command again")
+        return arrays
+
+    def write(self, entry: Entry, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """Store the arrays of an entry; what they were made from is written first, so that it is never missing."""
+        writable_directory(self.path(entry.key).parent)
+        self._write_origin(entry)
+        write_atomic(self.path(entry.key), pack(arrays, entry.key))
+
+    def complete_origin(self, entry: Entry) -> None:
+        """Write what an entry was made from where that is missing: an older version of flcert did not write it."""
+        if not self._origin(entry.key).exists():
+            with suppress(RunError):  # a store that only others may write to
+                self._write_origin(entry)
+
+    def _write_origin(self, entry: Entry) -> None:
+        write_json(self._origin(entry.key), {"format": ORIGIN_FORMAT, "made_from": list(entry.made_from)})
+
+    def delete(self, key: str) -> bool:
+        """Delete an entry; whether there was one."""
+        there = self.path(key).exists()
+        self.path(key).unlink(missing_ok=True)
+        self._origin(key).unlink(missing_ok=True)
+        return there
+
+    def forget(self, origins: Collection[str]) -> int:
+        """Delete every entry that was made from these, directly or by way of others; how many there were."""
+        return sum(self.delete(key) for key in self.descendants(origins))
+
+    def descendants(self, origins: Collection[str]) -> set[str]:
+        """The keys of all entries that were made from these, directly or by way of others."""
+        children: dict[str, list[str]] = defaultdict(list)
+        for record in (self.directory / "store").glob("*/*.json"):
+            for origin in _made_from(record):
+                children[origin].append(record.stem)
+        found: set[str] = set()
+        pending = list(origins)
+        while pending:
+            made = [key for key in children[pending.pop()] if key not in found]
+            found.update(made)
+            pending += made
+        return found
+
+    def of_unknown_origin(self) -> int:
+        """How many entries do not say what they were made from: an older version of flcert wrote them."""
+        return sum(not self._origin(entry.stem).exists() for entry in self.entries())
+
+    def entries(self) -> Iterator[Path]:
+        """The files of all entries."""
+        return (self.directory / "store").glob("*/*.safetensors")
+
+    def prune(self, unused_days: float) -> tuple[int, int]:
+        """Delete what was not used for this many days; returns the number of entries and of bytes freed."""
+        deadline = time.time() - unused_days * 86400
+        files = freed = 0
+        for entry in list(self.entries()):
+            status = entry.stat()
+            if status.st_mtime <= deadline:
+                self.delete(entry.stem)
+                files, freed = files + 1, freed + status.st_size
+        return files, freed
+
+
+def _made_from(record: Path) -> list[str]:
+    """What an entry was made from, by its record; a damaged record is an error, because it could hide something."""
+    values = read_json(record)
+    if not isinstance(values, dict) or not isinstance(values.get("made_from"), list):
+        raise IntegrityError(f"{record} is damaged: it does not say what its entry was made from; delete both files")
+    return [str(origin) for origin in values["made_from"]]
+
+
+def default_directory() -> Path:
+    """``$FLCERT_CACHE``, or the platform's cache directory."""
+    override = os.environ.get("FLCERT_CACHE")
+    return Path(override) if override else user_cache_path("flcert")
+
+
+def pack(arrays: Mapping[str, NDArray[np.generic]], key: str) -> bytes:
+    """A safetensors file with the key and the digest in its header; the same arrays give the same bytes."""
+    header = json.dumps({"key": key, "digest": _digest(arrays)})  # one entry: safetensors does not order them
+    packed: bytes = save(dict(arrays), metadata={"flcert": header})
+    return packed
+
+
+def unpack(raw: bytes, key: str) -> Arrays:
+    """The arrays of a file that ``pack`` made for this key."""
+    try:
+        header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+        recorded = json.loads(header["__metadata__"]["flcert"])
+        arrays: Arrays = load(raw)
+        sound = recorded == {"key": key, "digest": _digest(arrays)}
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError):
+        sound = False
+    if not sound:
+        raise IntegrityError(f"the stored arrays of key {key} were altered or cut short")
+    return arrays
+
+
+def _digest(arrays: Mapping[str, NDArray[np.generic]]) -> str:
+    names = sorted(arrays)
+    return digest_arrays(*(arrays[name] for name in names), text=json.dumps(names))

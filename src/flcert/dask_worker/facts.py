@@ -1,0 +1,34 @@
+"""What must be the same in all processes that train, or models would depend on where they were trained."""
+
+import platform
+from functools import cache
+from importlib.metadata import version
+
+from flcert.core.plugins import source_digest
+
+
+@cache
+def facts() -> dict[str, str]:
+    """Versions, the text of flcert itself, and the kind of kernels that torch picks for the processor."""
+    import numpy as np
+    import torch
+
+    return {
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+        "flcert": version("flcert"),
+        "flcert's source": source_digest("flcert:")[:8],
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "processor": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def differences(there: dict[str, str], here: dict[str, str]) -> str:
+    """In words; empty if there are none.
+
+    >>> differences({"torch": "2.6", "numpy": "2.4"}, {"torch": "2.13", "numpy": "2.4"})
+    'torch 2.6 there, 2.13 here'
+    """
+    return "; ".join(
+        f"{name} {there.get(name)} there, {here[name]} here" for name in here if there.get(name) != here[name]
+    )

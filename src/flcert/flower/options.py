@@ -1,0 +1,130 @@
+"""What a ServerApp tells ``flcert.flower.train``, in objects with names."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import ArrayLike, NDArray
+
+from flcert.certify import CertificateSettings
+from flcert.errors import InputError
+from flcert.flower.users import Users, by_name, by_query
+from flcert.training import Progress, Recipe
+from flcert.training.context import silent
+
+RESERVED = ("flcert-seed", "flcert-group", "server-round")  # names in the train config
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Who takes part.
+
+    Args:
+        registered: how many clients there are, or the ids of all that are registered.
+        users: where user ids come from: ``by_name()``, ``by_public_key`` or ``by_query()``.
+        absent: how many of a list of clients may be missing at the start.
+    """
+
+    registered: int | Collection[str]
+    users: Users
+    absent: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.registered, str | float):
+            raise InputError(f"clients must be a whole number or a list of user ids, got {self.registered!r}")
+        makers: tuple[Any, ...] = (by_name, by_query)
+        for maker in makers:
+            if self.users is maker:
+                raise InputError(f"users must be what {maker.__name__}() returns, got {maker.__name__} itself")
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How each group learns.
+
+    Args:
+        recipe: the model (a name or an import path), rounds, participation and seed; the rest is for clients.
+        strategy: makes a new Flower strategy at each call; by default the recipe's aggregator is used.
+        initial: arrays that all groups start from; by default those of the recipe's model and seed.
+        train_config: sent to clients with every model.
+    """
+
+    recipe: Recipe = Recipe()  # noqa: RUF009 (frozen)
+    strategy: Callable[[], Strategy] | None = None
+    initial: Mapping[str, NDArray[np.generic]] | None = None
+    train_config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in RESERVED:
+            if name in self.train_config:
+                raise InputError(f"train_config must leave {name!r} to flcert, got {self.train_config[name]!r}")
+        try:
+            ConfigRecord(dict(self.train_config))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"train_config must be what a ConfigRecord can hold: {error}") from None
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """The inputs that the server lets the models vote on.
+
+    Args:
+        inputs: (inputs x input shape).
+        labels: their true labels.
+        num_labels: L; by default one more than the largest label.
+        name: what to call it in reports.
+        image_shape: shape of the picture that an input is, if it is one with values in [0, 1].
+    """
+
+    __test__ = False  # the name looks like a test to pytest
+
+    inputs: ArrayLike
+    labels: ArrayLike
+    num_labels: int | None = None
+    name: str = "flower"
+    image_shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long to wait, in seconds, and how much to do at once.
+
+    Args:
+        wait: until all clients must be connected.
+        timeout: that a round waits for replies.
+        poll: between two looks for replies.
+        concurrent: how many groups train at a time; by default all.
+    """
+
+    wait: float = 60.0
+    timeout: float = 3600.0
+    poll: float = 0.2
+    concurrent: int | None = None
+
+    def __post_init__(self) -> None:
+        for limit in ("timeout", "wait", "poll"):
+            seconds = getattr(self, limit)
+            if not isinstance(seconds, int | float) or not seconds >= 0:
+                raise InputError(f"{limit} must be a number of seconds from 0, got {seconds!r}")
+        if not self.timeout:
+            raise InputError("timeout must be positive, got 0: no reply would be in time")
+        if self.concurrent is not None and self.concurrent < 1:
+            raise InputError(f"concurrent must be at least 1, got {self.concurrent}")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is rarely changed.
+
+    Args:
+        certificate: how sure to be, and which further certificates to compute.
+        timing: how long to wait.
+        progress: called with a stage, the number done and the total.
+    """
+
+    certificate: CertificateSettings = CertificateSettings()  # noqa: RUF009 (frozen)
+    timing: Timing = Timing()
+    progress: Progress = silent

@@ -1,0 +1,71 @@
+"""The kinds of groupings by name, and how one is read from settings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flcert.core.plugins import resolve_class
+from flcert.core.settings import validated
+from flcert.errors import InputError
+from flcert.grouping.enumerated import Enumerated
+from flcert.grouping.finite_aggregation import FiniteAggregation
+from flcert.grouping.hashed import Hashed
+from flcert.grouping.kind import GroupingKind
+from flcert.grouping.sampled import Sampled
+
+KINDS: dict[str, type[GroupingKind]] = {
+    "hashed": Hashed,
+    "sampled": Sampled,
+    "enumerated": Enumerated,
+    "finite-aggregation": FiniteAggregation,
+}
+
+DEFAULT_KIND = "hashed"
+
+
+def kind_class(name: str) -> type[GroupingKind]:
+    """The kind of this name, or a user's own behind an import path."""
+    return resolve_class("grouping.kind", KINDS, name, GroupingKind)  # type: ignore[type-abstract]
+
+
+def settings_from(values: Mapping[str, Any]) -> GroupingKind:
+    """Settings from plain values: "kind", by default the usual one, and the fields of that kind."""
+    name = values.get("kind", DEFAULT_KIND)
+    if not isinstance(name, str):
+        raise InputError(f"grouping.kind must be a name or an import path, got {name!r}")
+    kind = kind_class(name)
+    for setting in values:
+        others = [other for other, one in KINDS.items() if setting in one.model_fields]
+        if setting not in kind.model_fields and others:
+            raise InputError(f"grouping.{setting} goes with grouping.kind {' or '.join(others)}, got kind {name!r}")
+    return validated(kind, {**values, "kind": name}, "grouping.")
+
+
+def from_format_1(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as an earlier version of flcert recorded them, in today's words."""
+    if values.get("kind") != "spread":
+        return dict(values)
+    return {"groups_per_client" if name == "copies" else name: value for name, value in values.items()} | {
+        "kind": "finite-aggregation"
+    }
+
+
+def disjoint_groups(num_groups: int, key: str = "flcert") -> GroupingKind:
+    """Settings of FLCert-D with this number of groups."""
+    return validated(Hashed, {"num_groups": num_groups, "key": key}, "grouping.")
+
+
+def paper_variants(base: GroupingKind, num_groups: int, group_size: int) -> dict[str, GroupingKind]:
+    """FLCert-D and FLCert-P with this number of groups, by the names that the paper gives them.
+
+    Args:
+        base: settings of the usual kind, whose key FLCert-D keeps.
+        num_groups: N.
+        group_size: k of FLCert-P.
+    """
+    if base.kind != DEFAULT_KIND:
+        raise InputError(f"experiments vary groups of kind {DEFAULT_KIND!r}, got kind {base.kind!r}")
+    variants = (
+        base.model_copy(update={"num_groups": num_groups}),
+        Sampled(num_groups=num_groups, group_size=group_size),
+    )
+    return {variant.title: variant for variant in variants}

@@ -1,0 +1,95 @@
+"""FLCert-D: disjoint groups by a keyed hash of the user id."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from flcert.certify import Certificate, CertificateSettings, disjoint
+from flcert.core.digest import keyed_number
+from flcert.errors import InputError, check_range
+from flcert.grouping.grouping import Grouping, in_order_of_id
+from flcert.grouping.kind import GroupingKind, Load, Sizes
+from flcert.grouping.participation import expected_share
+
+
+class Hashed(GroupingKind):
+    """Settings of ``hashed``.
+
+    Args:
+        num_groups: N.
+        key: of the hash.
+    """
+
+    title: ClassVar[str] = "FLCert-D"
+    certificate: ClassVar[str] = "disjoint"
+    can_forget: ClassVar[bool] = True
+
+    kind: Literal["hashed"] = "hashed"
+    num_groups: int = Field(default=40, gt=0)
+    key: str = "flcert"
+
+    def build(self, ids: Sequence[str]) -> Grouping:
+        """Group the clients."""
+        return hashed(ids, self.num_groups, self.key)
+
+    @classmethod
+    def proposed(cls, sizes: Sizes) -> Self | None:
+        """As many groups as asked for, if there are clients for them."""
+        return None if cls.obstacle(sizes) else cls(num_groups=sizes.num_groups)
+
+    @classmethod
+    def obstacle(cls, sizes: Sizes) -> str:
+        """Groups that share no client are at most as many as clients."""
+        return "it has at most as many groups as clients" if sizes.num_groups > sizes.num_clients else ""
+
+    def reseeded(self, number: int) -> Self:
+        """The same with another key."""
+        return self.model_copy(update={"key": f"flcert-{number}"})
+
+    def load(self, num_clients: int, participation: float) -> Load:
+        """One group a client, which takes part in about beta_e of its rounds."""
+        return Load(1.0, expected_share(num_clients, 1 / self.num_groups, participation))
+
+    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:  # noqa: ARG002 (nothing is shared)
+        """Theorem 4 with all N votes."""
+        check_range("num_groups", self.num_groups, 1, num_clients, "num_clients")
+        return disjoint([[self.num_groups, 0]])
+
+    def expected_empty(self, num_clients: int) -> float:
+        """N (1 - 1/N)^n."""
+        return expected_empty(num_clients, self.num_groups)
+
+
+def expected_empty(num_clients: int, num_groups: int) -> float:
+    """How many groups a hash leaves without clients: N (1 - 1/N)^n on average."""
+    return float(num_groups * (1 - 1 / num_groups) ** num_clients)
+
+
+def hashed(ids: Sequence[str], num_groups: int, key: str = "flcert") -> Grouping:
+    """FLCert-D: each client goes to the group that a keyed hash of its id names.
+
+    Groups may come out empty; they stay empty and cast no vote.
+
+    Args:
+        ids: the user ids, unique and fixed at registration.
+        num_groups: N.
+        key: the key of BLAKE2b, up to 64 bytes.
+
+    >>> [list(group) for group in hashed(["ann", "bob", "cem"], 2).members]
+    [[np.int64(2)], [np.int64(0), np.int64(1)]]
+    """
+    order = in_order_of_id(ids)
+    check_range("num_groups", num_groups, 1, len(ids), "num_clients")
+    if not 1 <= len(key.encode()) <= 64:
+        raise InputError(f"key must have 1 to 64 bytes, got {len(key.encode())}")
+    groups: list[list[int]] = [[] for _ in range(num_groups)]
+    for client in order:
+        groups[group_of(ids[client], num_groups, key)].append(client)
+    return Grouping("hashed", len(ids), tuple(np.array(group, dtype=np.int64) for group in groups))
+
+
+def group_of(user_id: str, num_groups: int, key: str) -> int:
+    """The group of one id: keyed BLAKE2b, 128 bits, modulo N."""
+    return keyed_number(user_id, key) % num_groups

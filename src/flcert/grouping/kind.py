@@ -1,0 +1,124 @@
+"""The family of groupings: what every kind must tell about itself, and what it gets for free.
+
+A kind is one class in one file of this package, and one line in ``flcert.grouping.KINDS``. A user's own kind is named
+by its import path. Nothing outside this package knows any kind by name.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from flcert.certify import Certificate, CertificateSettings, Evidence
+from flcert.core.settings import Strict
+from flcert.grouping.grouping import Grouping
+from flcert.grouping.participation import share_of_rounds
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The numbers that groups are planned with.
+
+    Args:
+        num_clients: n.
+        num_groups: N.
+        group_size: k, for kinds with groups of a fixed size.
+        groups_per_client: for kinds in which a client serves several groups; None if the user did not ask for them.
+    """
+
+    num_clients: int
+    num_groups: int
+    group_size: int
+    groups_per_client: int | None = None
+
+
+@dataclass(frozen=True)
+class Load:
+    """What groups ask of a client, on average.
+
+    Args:
+        groups: that it is in.
+        share_of_rounds: of each of them, in which it takes part.
+    """
+
+    groups: float
+    share_of_rounds: float
+
+
+class GroupingKind(Strict, ABC):
+    """A kind of grouping with its settings, which are the fields of the class.
+
+    Args:
+        kind: the name of the kind, or its import path.
+    """
+
+    title: ClassVar[str]  # what people call it, in a few words
+    certificate: ClassVar[str]  # the kind of certificate that its groups get, by name or import path
+    can_forget: ClassVar[bool] = False  # whether the other groups stay as they are when a client leaves
+
+    kind: str
+
+    @abstractmethod
+    def build(self, ids: Sequence[str]) -> Grouping:
+        """Group the clients."""
+
+    def restored(self, num_clients: int, members: tuple[NDArray[np.int64], ...]) -> Grouping:
+        """The grouping of these settings whose members are known already."""
+        return Grouping(self.kind, num_clients, members)
+
+    @classmethod
+    def proposed(cls, sizes: Sizes) -> Self | None:  # noqa: ARG003 (for those who override it)
+        """Settings of this kind for a plan with these sizes; None where it does not apply or was not asked for."""
+        return None
+
+    @classmethod
+    def obstacle(cls, sizes: Sizes) -> str:  # noqa: ARG003 (for those who override it)
+        """Why groups of this kind are not possible with these sizes; empty if they are."""
+        return ""
+
+    @property
+    def label(self) -> str:
+        """What to call these settings in a table."""
+        return self.title
+
+    def reseeded(self, number: int) -> Self:  # noqa: ARG002 (for those who override it)
+        """The same settings with other randomness, where there is any."""
+        return self
+
+    def load(self, num_clients: int, participation: float) -> Load:
+        """What the groups ask of a client, on average.
+
+        Args:
+            num_clients: n.
+            participation: beta_e, the share of a group's clients in a round.
+        """
+        sizes = [size for size in self._example(num_clients).sizes.tolist() if size]
+        shares = [size * share_of_rounds(size, participation) for size in sizes]
+        return Load(sum(sizes) / num_clients, sum(shares) / sum(sizes))
+
+    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:
+        """The certificate of an input on which all groups agree, none of them empty.
+
+        Args:
+            num_clients: n.
+            settings: how sure to be.
+            num_inputs: how many inputs share the failure probability.
+        """
+        grouping = self._example(num_clients)
+        votes = np.zeros((len(grouping), 1), dtype=np.int64)
+        evidence = Evidence.of_votes(votes, 2, grouping.members)
+        return settings.of(self.certificate, grouping).certify(evidence, num_inputs)
+
+    def expected_empty(self, num_clients: int) -> float:
+        """How many groups have no clients, on average."""
+        return float((self._example(num_clients).sizes == 0).sum())
+
+    def _example(self, num_clients: int) -> Grouping:
+        """Groups of so many made-up clients."""
+        return self.build([f"client-{number}" for number in range(num_clients)])

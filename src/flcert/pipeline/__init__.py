@@ -1,0 +1,1 @@
+"""Making a run: data, groups, models, votes, certificates, report; and what can be done with one."""

@@ -1,0 +1,40 @@
+"""What the paper compares with: learning that has one global model. Nothing is certified for it from m = 1 on."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flcert.errors import InputError, unknown_name
+from flcert.grouping import disjoint_groups
+from flcert.runs.config import Config
+from flcert.training.smoothing import Smoothing
+
+
+def single(config: Config) -> Config:
+    """The single global model: one group with all clients, a share ``recipe.participation`` (beta) of them a round."""
+    return _with_one_group(config)
+
+
+def crfl(config: Config) -> Config:
+    """CRFL: the single global model, clipped and perturbed in each round, whose noisy copies vote.
+
+    Its own guarantee is against bounded changes of training data, so it proves nothing about clients that send what
+    they like.
+    """
+    return _with_one_group(config, smoothing=config.recipe.smoothing or Smoothing())
+
+
+BASELINES: dict[str, Callable[[Config], Config]] = {"single": single, "crfl": crfl}
+
+
+def baseline(name: str, config: Config) -> Config:
+    """The same data, recipe and attack, for the baseline called ``name``."""
+    if name not in BASELINES:
+        raise unknown_name("baseline", name, BASELINES)
+    return BASELINES[name](config)
+
+
+def _with_one_group(config: Config, **recipe: Any) -> Config:
+    if config.recipe.variants:
+        raise InputError("a baseline has one model, so recipe.variants must be empty")
+    alone = config.recipe.model_copy(update={"seeds": "shared", **recipe})
+    return config.model_copy(update={"grouping": disjoint_groups(1), "recipe": alone})

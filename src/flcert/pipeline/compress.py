@@ -1,0 +1,76 @@
+"""A run with smaller models, made from one that is there."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flcert.core.store import Store
+from flcert.engines import Engine, Processes, Workers
+from flcert.errors import InputError
+from flcert.pipeline.results import TrainedRun
+from flcert.pipeline.run import RunResult, certify_models, federation_of
+from flcert.runs.directory import RunDirectory
+from flcert.runs.ensemble import open_ensemble
+from flcert.training import Context, Progress
+from flcert.training.compression import Dtype
+from flcert.training.context import silent
+from flcert.training.train import compressed_ensemble
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """What compressing came to.
+
+    Args:
+        result: the new run.
+        before: bytes of all models of the run that was there.
+        after: bytes of the new run's models.
+    """
+
+    result: RunResult
+    before: int
+    after: int
+
+
+def compress(
+    path: Path,
+    dtype: Dtype,
+    target: Path,
+    *,
+    engine: Engine | None = None,
+    store: Store | None = None,
+    progress: Progress = silent,
+) -> Compressed:
+    """Write a run whose models are those of another one, compressed, with votes and a certificate of their own.
+
+    Nothing is trained. The new run has no simulated attack and no earlier rounds, for which there are no models.
+
+    Args:
+        path: the run directory.
+        dtype: of the numbers.
+        target: directory of the new run.
+        engine: where models vote; by default processes, one for each core.
+        store: where models and votes are kept; by default the platform's cache directory.
+        progress: called with a stage, the number done and the total.
+    """
+    old, store = RunDirectory.open(path), store or Store()
+    before = old.config()
+    if before.compression:
+        raise InputError(f"the models of {path} are compressed already, to {before.compression}")
+    recipe = before.recipe.model_copy(update={"evaluate_at": ()})
+    config = before.model_copy(update={"compression": dtype, "recipe": recipe, "attack": None})
+    federation = federation_of(config)
+    if federation.subject.digest != old.manifest().data.digest:
+        raise InputError(f"the data {config.data.name!r} are not those that {path} was trained on")
+    new = RunDirectory.claim(target, config)
+    there = replace(open_ensemble(old), grouping=config.grouping.build(federation.ids))
+    ensemble = compressed_ensemble(there, dtype, store)
+    with Workers(engine or Processes(), federation) as workers:
+        trained = TrainedRun(new, config, federation.subject, ensemble)
+        result = certify_models(Context(workers, store, progress), trained)
+    groups = ensemble.model_keys()
+    return Compressed(result, _size(old, groups), _size(new, groups))
+
+
+def _size(directory: RunDirectory, groups: Iterable[int]) -> int:
+    return sum(directory.model(group).stat().st_size for group in groups)

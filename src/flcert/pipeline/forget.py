@@ -1,0 +1,84 @@
+"""Exact unlearning: train again the groups that held a client, and nothing else."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flcert.core.store import Store, client_origin
+from flcert.engines import Engine
+from flcert.errors import InputError
+from flcert.grouping import KINDS
+from flcert.pipeline.run import RunResult, federation_of, run
+from flcert.runs.directory import RunDirectory
+from flcert.training import Progress
+from flcert.training.context import silent
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What forgetting came to.
+
+    Args:
+        result: the run without the clients, in the same directory.
+        groups: how many groups had held them.
+        deleted: entries that were removed from the store because they were made from the clients' data.
+        unknown: entries left there that do not say what they were made from; an older version of flcert wrote them.
+    """
+
+    result: RunResult
+    groups: int
+    deleted: int
+    unknown: int
+
+
+def forget(
+    path: Path,
+    clients: Sequence[str],
+    *,
+    engine: Engine | None = None,
+    store: Store | None = None,
+    progress: Progress = silent,
+) -> Forgotten:
+    """Make a run what it would have been without some clients, byte for byte.
+
+    The new run is made beside the old one and takes its place when it is complete. Everything in the store that was
+    made from the clients' data is deleted, whichever run made it. Directories of other runs with the same clients stay
+    as they are: forget the clients in each.
+
+    Args:
+        path: the run directory.
+        clients: ids of the clients to forget.
+        engine: where groups train; by default processes, one for each core.
+        store: where models are kept; by default the platform's cache directory.
+        progress: called with a stage, the number done and the total.
+    """
+    beside, set_aside = path.with_name(f".{path.name}.forgetting"), path.with_name(f".{path.name}.forgotten")
+    if set_aside.exists() and not path.exists():  # killed while the new run was taking its place
+        set_aside.rename(path)
+    before, store = RunDirectory.open(path).config(), store or Store()
+    if not before.grouping.can_forget:
+        able = [name for name, kind in KINDS.items() if kind.can_forget]
+        raise InputError(
+            f"groups of kind {before.grouping.kind!r} cannot forget: with another number of clients all of them would "
+            f"be others; use {' or '.join(able)}"
+        )
+    after = before.model_copy(update={"forget": tuple(sorted({*before.forget, *clients}))})
+    federation = federation_of(before)
+    held = [position for position, user in enumerate(federation.ids) if user in clients]
+    origins = [client_origin(federation.ids[position], federation.client_digest(position)) for position in held]
+    groups = sum(bool(set(held) & set(group.tolist())) for group in before.grouping.build(federation.ids).members)
+    if (beside / "config.json").exists() and RunDirectory.prepared(beside).config() != after:
+        shutil.rmtree(beside)  # of other clients, whose forgetting was stopped
+    result = run(after, beside, engine=engine, store=store, progress=progress)
+    deleted = store.forget(origins)
+    _take_place(beside, path, set_aside)
+    return Forgotten(replace(result, directory=path), groups, deleted, store.of_unknown_origin())
+
+
+def _take_place(new: Path, path: Path, set_aside: Path) -> None:
+    """Put a finished directory where another one is, which is deleted."""
+    shutil.rmtree(set_aside, ignore_errors=True)
+    path.rename(set_aside)
+    new.rename(path)
+    shutil.rmtree(set_aside, ignore_errors=True)

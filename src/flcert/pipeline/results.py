@@ -1,0 +1,217 @@
+"""From votes to results: certificates, figures and the report, written into a run directory."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert.certify import Certificate, Evidence, Figures, Guarantee, certified_accuracy, kind_class
+from flcert.datasets.subject import Subject
+from flcert.runs.config import Config
+from flcert.runs.directory import RunDirectory
+from flcert.runs.records import (
+    AttackFigures,
+    DataFacts,
+    DroppedReply,
+    GroupFacts,
+    GroupIds,
+    Manifest,
+    NetworkFacts,
+    Summary,
+)
+from flcert.training import Ensemble, Progress
+from flcert.training.keys import recipe_sources
+from flcert.training.rounds import substitutes
+
+FLOWER = "flower"  # in a configuration: data and algorithm are those of Flower clients and a Flower strategy
+VERSIONED = ("flcert", "torch", "numpy", "scipy", "safetensors", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run whose groups are trained.
+
+    Args:
+        directory: of the run; the models are there already.
+        config: what was asked for.
+        subject: clients and test set.
+        ensemble: the trained groups.
+    """
+
+    directory: RunDirectory
+    config: Config
+    subject: Subject
+    ensemble: Ensemble
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Votes on the test inputs and what is proved about them.
+
+    Args:
+        guarantee: which theorem.
+        evidence: the votes after the last round.
+        certificate: that follows from them.
+        curves: certified accuracy by the number of rounds after which votes were cast; the last is of all rounds.
+    """
+
+    guarantee: Guarantee
+    evidence: Evidence
+    certificate: Certificate
+    curves: Mapping[int, NDArray[np.float64]]
+
+    @property
+    def curve(self) -> NDArray[np.float64]:
+        """Certified accuracy after the last round."""
+        return self.curves[max(self.curves)]
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What else there is to tell of a run.
+
+    Args:
+        attack: what a simulated attack did.
+        dropped: replies of real clients that were not used, by group.
+        network: what is known of real clients.
+    """
+
+    attack: AttackFigures | None = None
+    dropped: Mapping[int, Sequence[DroppedReply]] | None = None
+    network: NetworkFacts | None = None
+
+
+def own_guarantee(config: Config, ensemble: Ensemble) -> Guarantee:
+    """The certificate that the groups of a configuration call for."""
+    return config.certificate.of(config.grouping.certificate, ensemble.grouping, len(ensemble.failures))
+
+
+def further_guarantees(config: Config, ensemble: Ensemble) -> dict[str, Guarantee]:
+    """Further certificates of the same models that a configuration asks for, by their kind."""
+    settings, failed = config.certificate, len(ensemble.failures)
+    return {choice.name: settings.of(choice, ensemble.grouping, failed) for choice in settings.also}
+
+
+def needs_ranks(config: Config) -> bool:
+    """Whether a certificate of this configuration asks how models rank the labels."""
+    kinds = [config.grouping.certificate, *(choice.name for choice in config.certificate.also)]
+    return any(kind_class(kind).needs == "ranks" for kind in kinds)
+
+
+def certified(trained: TrainedRun, evidence: Mapping[int, Evidence]) -> Certified:
+    """Certify the votes of a run, once for each number of rounds after which they were cast."""
+    guarantee, truth = own_guarantee(trained.config, trained.ensemble), trained.subject.test_labels
+    certificates = {number: guarantee.certify(one) for number, one in evidence.items()}
+    curves = {number: certified_accuracy(one, truth) for number, one in certificates.items()}
+    last = max(evidence)
+    return Certified(guarantee, evidence[last], certificates[last], curves)
+
+
+def write_results(trained: TrainedRun, found: Certified, circumstances: Circumstances, progress: Progress) -> Summary:
+    """Write everything that follows from the votes; the manifest before the report, which needs it.
+
+    Args:
+        trained: the run.
+        found: its votes and their certificate.
+        circumstances: what else there is to tell.
+        progress: called with a stage, the number done and the total.
+
+    Returns:
+        The figures in short.
+    """
+    from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
+    from flcert.report.samples import chosen_samples
+
+    directory, subject, truth = trained.directory, trained.subject, trained.subject.test_labels
+    summary = _summary(trained, found, circumstances, progress)
+    directory.write_evidence(found.evidence)
+    directory.write_array("truth", truth)
+    directory.write_certificate(found.certificate, truth)
+    directory.write_csv("curve", ("m", "certified_accuracy"), enumerate(found.curve))
+    if len(found.curves) > 1:
+        rows = ((number, m, value) for number, curve in found.curves.items() for m, value in enumerate(curve))
+        directory.write_csv("rounds", ("round", "m", "certified_accuracy"), rows)
+    directory.write(summary)
+    samples = chosen_samples(subject, found.certificate, found.evidence.counts)
+    directory.write(samples)
+    directory.write_array("inputs", subject.test_inputs[[sample.position for sample in samples.inputs]])
+    directory.write(_group_ids(trained))
+    directory.write(_manifest(trained, found.guarantee, circumstances))
+    write_report(directory)
+    return summary
+
+
+def _summary(trained: TrainedRun, found: Certified, circumstances: Circumstances, progress: Progress) -> Summary:
+    """The figures of a run in short."""
+    certificate, truth = found.certificate, trained.subject.test_labels
+    return Summary(
+        certificate=found.guarantee.kind,
+        inputs=len(certificate),
+        accuracy=float(np.mean(found.guarantee.predict(found.evidence) == truth)),
+        abstained=int(certificate.abstained.sum()),
+        median_level=int(np.median(certificate.levels)),
+        largest_level=int(certificate.levels.max()),
+        certified_accuracy=tuple(found.curve.tolist()),
+        also=_also(trained, found, progress),
+        attack=circumstances.attack,
+    )
+
+
+def _also(trained: TrainedRun, found: Certified, progress: Progress) -> dict[str, Figures]:
+    """The figures of each further certificate that the configuration asks for."""
+    from flcert.report.points import chosen_levels
+
+    levels, truth = chosen_levels(found.curve), trained.subject.test_labels
+    return {
+        kind: guarantee.figures(found.evidence, truth, levels, partial(progress, guarantee.title))
+        for kind, guarantee in further_guarantees(trained.config, trained.ensemble).items()
+    }
+
+
+def _manifest(trained: TrainedRun, guarantee: Guarantee, circumstances: Circumstances) -> Manifest:
+    config, subject = trained.config, trained.subject
+    return Manifest(
+        versions={name: version(name) for name in VERSIONED} | {"python": platform.python_version()},
+        platform=f"{platform.system()} {platform.machine()}",
+        sources=recipe_sources(config.recipe),
+        seeds={"recipe": config.recipe.seed, "grouping": config.grouping.model_dump(include={"key", "seed"})},
+        data=DataFacts(
+            name=subject.name,
+            digest=subject.digest,
+            clients=len(subject.ids),
+            examples=subject.num_examples,
+            test_inputs=len(subject.test_labels),
+            input_shape=subject.input_shape,
+            input_dtype=subject.input_dtype,
+            labels=subject.num_labels,
+        ),
+        guarantee=guarantee,
+        groups=_group_facts(trained, circumstances.dropped or {}),
+        network=circumstances.network,
+    )
+
+
+def _group_facts(trained: TrainedRun, dropped: Mapping[int, Sequence[DroppedReply]]) -> tuple[GroupFacts, ...]:
+    recipe, ensemble = trained.config.recipe, trained.ensemble
+    keys, sizes = ensemble.model_keys(), ensemble.grouping.sizes.tolist()
+    stand_ins = {} if recipe.aggregator.name == FLOWER else substitutes(recipe, sizes)
+    return tuple(
+        GroupFacts(
+            clients=size,
+            model=keys.get(group),
+            failure=ensemble.failures.get(group),
+            finite=group not in ensemble.diverged,
+            substitute=stand_ins.get(group),
+            dropped=tuple(dropped.get(group, ())),
+        )
+        for group, size in enumerate(sizes)
+    )
+
+
+def _group_ids(trained: TrainedRun) -> GroupIds:
+    ids, members = trained.subject.ids, trained.ensemble.grouping.members
+    return GroupIds(groups=tuple(tuple(ids[client] for client in group) for group in members))

@@ -1,0 +1,181 @@
+"""A whole run: data, groups, models, votes, certificate, report; every stage reuses what is there."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from flcert import datasets
+from flcert.attacks import AttackPlan
+from flcert.certify import Certificate, Guarantee, kind_class
+from flcert.core.files import writable_directory
+from flcert.core.store import Store
+from flcert.datasets import Federation
+from flcert.engines import Engine, Inline, Processes, Workers
+from flcert.errors import InputError, check_range
+from flcert.grouping import Grouping
+from flcert.pipeline.attack import attack_plan, evaluate_attack
+from flcert.pipeline.results import FLOWER, Circumstances, TrainedRun, certified, needs_ranks, write_results
+from flcert.runs.config import Config
+from flcert.runs.directory import RunDirectory
+from flcert.runs.records import Summary
+from flcert.training import Context, Ensemble, Progress
+from flcert.training.checks import check_recipe
+from flcert.training.context import silent
+from flcert.training.train import compressed_ensemble, refuse_without_models, train_groups
+from flcert.training.votes import Question, evidence_on_test_set, ranks_on_test_set
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    Args:
+        directory: where everything was written.
+        summary: the figures in short, as in summary.json.
+        guarantee: which theorem, with its numbers.
+        certificate: of the test inputs.
+        ensemble: the trained groups; it knows what was trained and what was reused.
+        attacked: the same under the simulated attack, if there is one.
+    """
+
+    directory: Path
+    summary: Summary
+    guarantee: Guarantee
+    certificate: Certificate
+    ensemble: Ensemble
+    attacked: Ensemble | None = None
+
+
+def run(
+    config: Config | None = None,
+    directory: Path | None = None,
+    *,
+    engine: Engine | None = None,
+    store: Store | None = None,
+    progress: Progress = silent,
+) -> RunResult:
+    """Train, vote and certify as ``config`` says, and write a run directory.
+
+    Args:
+        config: what to do; by default scikit-learn's digits.
+        directory: where to write; by default ``runs/<data>-<digest of the config>``.
+        engine: where groups train; by default processes, one for each core.
+        store: where models are kept; by default the platform's cache directory.
+        progress: called with a stage, the number done and the total.
+    """
+    config, store = config or Config(), store or Store()
+    writable_directory(store.directory)
+    federation, grouping, plan = checked(config)
+    run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
+    with Workers(engine or Processes(), federation) as workers:
+        context = Context(workers, store, progress)
+        ensemble = train_groups(context, grouping, config.recipe)
+        if config.compression:
+            ensemble = compressed_ensemble(ensemble, config.compression, store)
+        return certify_models(context, TrainedRun(run_directory, config, federation.subject, ensemble), plan)
+
+
+def certify_models(context: Context, trained: TrainedRun, plan: AttackPlan | None = None) -> RunResult:
+    """What comes after training: votes, certificate and report, and a simulated attack if there is one.
+
+    Args:
+        context: where models vote.
+        trained: the run, whose models are in the store.
+        plan: the attack.
+    """
+    ensemble, directory = trained.ensemble, trained.directory
+    refuse_without_models(ensemble)
+    for group, key in ensemble.model_keys().items():
+        directory.adopt_model(group, key, context.store)
+    ranks = ranks_on_test_set(context, ensemble) if needs_ranks(trained.config) else None
+    last = trained.config.recipe.rounds
+    evidence = {
+        number: evidence_on_test_set(context, ensemble, Question(rounds=number), ranks if number == last else None)
+        for number in trained.config.recipe.snapshots
+    }
+    found = certified(trained, evidence)
+    figures, attacked = evaluate_attack(context, ensemble, plan, found) if plan else (None, None)
+    summary = write_results(trained, found, Circumstances(attack=figures), context.progress)
+    return RunResult(directory.path, summary, found.guarantee, found.certificate, ensemble, attacked)
+
+
+def prepare(config: Config, directory: Path | None = None) -> tuple[RunDirectory, Grouping]:
+    """Check everything as ``run`` does and claim the run directory, but train nothing.
+
+    Returns:
+        The directory, which now holds the configuration, and the groups that are to be trained.
+    """
+    federation, grouping, _ = checked(config)
+    return RunDirectory.claim(directory or default_directory(config, federation), config), grouping
+
+
+def train_some(
+    directory: Path, groups: Collection[int], *, store: Store | None = None, progress: Progress = silent
+) -> list[Ensemble]:
+    """Train some groups of a prepared run into the store, in this process; ``run`` then finds them there.
+
+    Args:
+        directory: of the run; it holds the configuration.
+        groups: which.
+        store: where models are kept; by default the platform's cache directory.
+        progress: called with a stage, the number done and the total.
+
+    Returns:
+        The chosen groups' models; and those under the configuration's attack, if there is one.
+    """
+    store = store or Store()
+    writable_directory(store.directory)
+    config = RunDirectory.prepared(directory).config()
+    federation, grouping, plan = checked(config)
+    for group in groups:
+        check_range("group", group, 0, len(grouping) - 1)
+    nobody = np.array([], dtype=np.int64)
+    members = tuple(clients if group in groups else nobody for group, clients in enumerate(grouping.members))
+    chosen = replace(grouping, members=members)  # with their numbers, which a recipe may depend on
+    with Workers(Inline(), federation) as workers:
+        context = Context(workers, store, progress)
+        trained = [train_groups(context, chosen, config.recipe)]
+        if plan:
+            trained.append(train_groups(context.attacked(), chosen, config.recipe, plan))
+    return trained
+
+
+def federation_of(config: Config) -> Federation:
+    """The data of a configuration, without clients that were forgotten."""
+    if config.data.name == FLOWER:
+        raise InputError("the data of a run over Flower clients are theirs; only its ServerApp can go on with it")
+    return datasets.load(config.data.name, **config.data.options).without(config.forget)
+
+
+def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
+    """Data, groups and attack of a configuration, refused before anything is trained if they do not fit."""
+    federation = federation_of(config)
+    grouping = config.grouping.build(federation.ids)
+    check_recipe(federation, grouping, config.recipe)
+    check_certificates(config, grouping)
+    if config.compression and config.attack:
+        raise InputError("an attack is simulated on models as they are trained; leave out compression or attack")
+    return federation, grouping, attack_plan(config, federation)
+
+
+def check_certificates(config: Config, grouping: Grouping) -> None:
+    """Refuse certificates that do not hold for these groups, or need what the models cannot tell."""
+    own = config.grouping.certificate
+    config.certificate.of(own, grouping)
+    for choice in config.certificate.also:
+        config.certificate.of(choice, grouping)
+    if own in (choice.name for choice in config.certificate.also):
+        raise InputError(f"certificate {own!r} is the one that these groups get anyway; leave it out of also")
+    if not kind_class(own).per_input:
+        raise InputError(f"certificate {own!r} certifies a test set as a whole, which is not enough for a run's own")
+    if needs_ranks(config) and config.recipe.smoothing:
+        raise InputError("a run-off needs the scores of models; with recipe.smoothing there are only votes")
+
+
+def default_directory(config: Config, federation: Federation) -> Path:
+    """``runs/<data>-<digest>``: the same configuration finds its own directory again."""
+    name = re.sub(r"[^\w.-]+", "-", federation.name).strip("-.")
+    return Path("runs") / f"{name}-{config.digest()}"

@@ -1,0 +1,38 @@
+"""What is sent to a worker: the inputs of one training, or models and what they are asked."""
+
+from dataclasses import dataclass
+
+from flcert.attacks import AttackPlan
+from flcert.core.settings import Choice
+from flcert.training.panel import Voter
+from flcert.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class GroupTask:
+    """The inputs of one training.
+
+    Args:
+        members: positions of the group's clients in the federation, in order of id.
+        recipe: how to train, with the seed that is the group's own (``Recipe.of_group``).
+        sources: digests of the user's own modules, as the process that made the task knows them.
+        attack: who attacks this group, if anybody does.
+    """
+
+    members: tuple[int, ...]
+    recipe: Recipe
+    sources: tuple[str, ...] = ("", "")
+    attack: AttackPlan | None = None
+
+
+@dataclass(frozen=True)
+class VoteTask:
+    """Models that vote on the test inputs, stamped with a trigger if there is one.
+
+    Args:
+        voters: the models.
+        trigger: the stamp.
+    """
+
+    voters: tuple[Voter, ...]
+    trigger: Choice | None = None

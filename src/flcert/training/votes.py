@@ -1,0 +1,129 @@
+"""Votes and ranks of all groups on the test inputs: computed by workers where the store lacks them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert.attacks import triggers
+from flcert.certify import Evidence, RankCounts, count_ranks
+from flcert.core.settings import Choice
+from flcert.core.store import Arrays, Entry
+from flcert.datasets import Federation
+from flcert.errors import RunError
+from flcert.training.context import Context
+from flcert.training.device import array, tensor
+from flcert.training.ensemble import Ensemble
+from flcert.training.fill import Job, fill, state
+from flcert.training.keys import votes_entry
+from flcert.training.panel import Votes, chunks, panel
+from flcert.training.tasks import VoteTask
+from flcert.voting import NO_VOTE
+
+
+@dataclass(frozen=True)
+class Question:
+    """What models are asked about the test inputs.
+
+    Args:
+        what: the label that they vote for, or how they rank all labels.
+        rounds: after which round of ``recipe.snapshots``; by default the last.
+        trigger: stamped on the inputs, if given.
+    """
+
+    what: Literal["votes", "ranks"] = "votes"
+    rounds: int | None = None
+    trigger: Choice | None = None
+
+
+VOTES, RANKS = Question(), Question("ranks")
+
+
+def evidence_on_test_set(
+    context: Context, ensemble: Ensemble, question: Question = VOTES, ranks: RankCounts | None = None
+) -> Evidence:
+    """The votes of every group on the test inputs, counted, with who is in which group."""
+    votes = votes_on_test_set(context, ensemble, question)
+    return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks)
+
+
+def votes_on_test_set(context: Context, ensemble: Ensemble, question: Question = VOTES) -> Votes:
+    """The votes of every group on the test inputs, (groups x inputs), -1 for a group without a model.
+
+    Equal to ``ensemble.votes(federation.test_inputs)``, but in parallel, and from the store where it can be.
+    """
+    table = np.full((len(ensemble.keys), len(context.federation.test_labels)), NO_VOTE, dtype=np.int32)
+    for group, votes in _answers(context, ensemble, question).items():
+        table[group] = votes
+    return table
+
+
+def ranks_on_test_set(context: Context, ensemble: Ensemble) -> RankCounts:
+    """How the groups that have a model order the labels on each test input."""
+    answers = _answers(context, ensemble, RANKS)
+    return count_ranks(list(answers.values()))  # type: ignore[arg-type]
+
+
+def _answers(context: Context, ensemble: Ensemble, question: Question) -> dict[int, NDArray[np.generic]]:
+    """The answer of each group that has a model, from the store once all of them are there."""
+    model_keys, digest = ensemble.model_keys(question.rounds), context.federation.test_digest()
+    smoothing = ensemble.recipe.smoothing if question.what == "votes" else None
+    entries = {key: votes_entry(key, digest, smoothing, question.trigger, question.what) for key in model_keys.values()}
+    _fill_answers(context, ensemble, question, entries)
+    loaded = {key: context.store.load(entry.key)[question.what] for key, entry in entries.items()}
+    return {group: loaded[key] for group, key in model_keys.items()}
+
+
+def _fill_answers(context: Context, ensemble: Ensemble, question: Question, entries: Mapping[str, Entry]) -> None:
+    """Ask the models whose answers the store lacks, as many together as can be asked together.
+
+    Args:
+        context: where.
+        ensemble: the trained groups.
+        question: what they are asked.
+        entries: where the answer of each model belongs, by the model's key.
+    """
+    lacking = [key for key, entry in entries.items() if state(context.store, [entry]) != "present"]
+    owners, there, report = ensemble.owners(question.rounds), len(entries) - len(lacking), context.stage(question.what)
+    jobs = {
+        chunk[0]: Job(
+            {seat: entries[key] for seat, key in enumerate(chunk)},
+            partial(_task, ensemble, owners, chunk, question.trigger),
+        )
+        for chunk in chunks(lacking, ensemble.seats)
+    }
+
+    def report_models(done: int, _: int) -> None:
+        report(there + min(done * ensemble.seats, len(lacking)), len(entries))
+
+    filled = fill(context, ANSWERS[question.what], jobs, report_models)
+    for key, reason in filled.failures.items():
+        raise RunError(f"the model of key {key} cannot vote: {reason}")
+
+
+def _task(ensemble: Ensemble, owners: dict[str, int], keys: Sequence[str], trigger: Choice | None) -> VoteTask:
+    return VoteTask(tuple(ensemble.voter(owners[key], key) for key in keys), trigger)
+
+
+def vote_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
+    """The votes of each model on the federation's test inputs, in a worker."""
+    inputs = federation.test_inputs
+    if task.trigger:
+        inputs = array(triggers.build(task.trigger)(tensor(inputs)))
+    together = panel(task.voters, federation.input_shape, federation.num_labels)
+    return {seat: {"votes": votes} for seat, votes in enumerate(together.votes(inputs))}
+
+
+def rank_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
+    """The order in which each model puts all labels on each of the federation's test inputs, in a worker."""
+    together = panel(task.voters, federation.input_shape, federation.num_labels)
+    return {seat: {"ranks": ranks} for seat, ranks in enumerate(together.ranks(federation.test_inputs))}
+
+
+ANSWERS: dict[str, Callable[[Federation, VoteTask], dict[int, Arrays]]] = {
+    "votes": vote_on_test_set,
+    "ranks": rank_on_test_set,
+}
