@@ -1,9 +1,11 @@
 """Every error that flcert raises on purpose.
 
-FlcertError
-├── InputError      the caller gave something wrong (command line: exit code 2)
-├── RunError        correct input, but the work could not be done (exit code 1)
-└── IntegrityError  a file is not what its digest says (exit code 1)
+The tree::
+
+    FlcertError
+    ├── InputError      the caller gave something wrong (command line: exit code 2)
+    ├── RunError        correct input, but the work could not be done (exit code 1)
+    └── IntegrityError  a file is not what its digest says (exit code 1)
 
 Messages carry the name, the rule and the value: ``group_size must be in [1, num_clients=10], got 11``.
 """
@@ -11,7 +13,7 @@ Messages carry the name, the rule and the value: ``group_size must be in [1, num
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MOST_NAMES = 20  # that a message lists
+_MOST_NAMES = 20  # that a message lists
 
 
 class FlcertError(Exception):
@@ -41,8 +43,8 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> InputError:
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     if not known:
         return InputError(f"unknown {what} {name!r} (there are none)")
-    more = f" and {len(known) - MOST_NAMES:,} more" if len(known) > MOST_NAMES else ""
-    return InputError(f"unknown {what} {name!r}{hint} (known: {', '.join(known[:MOST_NAMES])}{more})")
+    more = f" and {len(known) - _MOST_NAMES:,} more" if len(known) > _MOST_NAMES else ""
+    return InputError(f"unknown {what} {name!r}{hint} (known: {', '.join(known[:_MOST_NAMES])}{more})")
 
 
 def check_range(name: str, value: int, low: int, high: int, high_name: str = "") -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flcert.datasets import load, words
-from flcert.datasets.text import is_server_s
+from flcert.datasets.text import belongs_to_server
 from flcert.errors import InputError
 from tests import tinydata
 from tests.tinydata import TEXTS, VOCABULARY
@@ -72,7 +72,7 @@ def test_each_position_after_the_first_with_a_known_word_is_an_example(tmp_path,
     assert as_pairs(federation.test_inputs, federation.test_labels) == held_out
 
 
-SERVER_S = next(user for user in map("user-{}".format, range(1000)) if is_server_s(user))
+SERVER_S = next(user for user in map("user-{}".format, range(1000)) if belongs_to_server(user))
 
 
 def test_the_root_set_comes_from_users_who_are_no_clients(tmp_path, options):

@@ -16,6 +16,7 @@ AGGREGATORS: dict[str, plugins.Factory] = {
     "median": median,
     "trimmed-mean": trimmed_mean,
 }
+"""The aggregation rules by name."""
 
 __all__ = ["AGGREGATORS", "Aggregator", "Round", "build", "substitute", "uses_root"]
 

@@ -25,6 +25,7 @@ ATTACKS: dict[str, plugins.Factory] = {
     "trim": TrimAttack,
     "zero": ZeroUpdate,
 }
+"""The simulated attacks by name."""
 
 __all__ = ["ATTACKS", "Attack", "AttackPlan", "Scene", "build", "plan"]
 

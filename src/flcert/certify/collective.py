@@ -5,8 +5,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_array, diags_array, hstack, vstack
 
 from flcert.certify.certificate import Certificate
 from flcert.certify.disjoint import disjoint, share_no_client
@@ -90,6 +88,9 @@ def _multipliers(reach: IntArray, gaps: IntArray, num_malicious: int) -> IntArra
 
     Its variables are the share of each group that is attacked and the share of each input that breaks.
     """
+    from scipy.optimize import linprog  # it loads slowly, so it waits until it is needed
+    from scipy.sparse import csr_array, diags_array, hstack, vstack
+
     groups, inputs = reach.shape
     breaking = hstack([csr_array(-reach.T.astype(np.float64)), diags_array(gaps + 1.0)])
     budget = hstack([csr_array(np.ones((1, groups))), csr_array((1, inputs))])

@@ -23,6 +23,7 @@ KINDS: dict[str, type[Guarantee]] = {
     "runoff": Runoff,
     "collective": Collective,
 }
+"""The kinds of certificates by name."""
 
 DEFAULT_KIND = "disjoint"  # of a vote table that says nothing else
 

@@ -28,6 +28,7 @@ DATASETS: dict[str, DataSet] = {
     "chitchat": CHITCHAT,
     "reddit": REDDIT,
 }
+"""The data sets by name."""
 
 __all__ = ["DATASETS", "DataSet", "Federation", "Source", "backdoor", "downloads", "load", "source"]
 

@@ -33,7 +33,7 @@ class TextOptions(Options):
         max_examples: a user's later examples are left out, those of the test set included; None keeps all.
         test_share: the last part of each user's examples, which no client holds.
         num_root: examples of the server's root set for FLTrust; if any, one user in fifty belongs to the server and is
-            no client (``is_server_s``).
+            no client (``belongs_to_server``).
         num_test: at most how many of the held-out examples form the test set, a random choice; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
         vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
@@ -180,7 +180,7 @@ def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indic
     held_out = np.ceil(sizes * options.test_share).astype(np.int64)
     trainable = sizes - held_out >= 1
     if options.num_root:
-        trainable &= ~np.array([is_server_s(user) for user in corpus.users], dtype=np.bool_)
+        trainable &= ~np.array([belongs_to_server(user) for user in corpus.users], dtype=np.bool_)
     chosen = _chosen_users(trainable, sizes, options)
     kept = chosen[owners] & (rank < sizes[owners])
     training = rank < (sizes - held_out)[owners]
@@ -188,7 +188,7 @@ def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indic
     return ids, positions[kept & training], positions[kept & ~training]
 
 
-def is_server_s(user: str) -> bool:
+def belongs_to_server(user: str) -> bool:
     """Whether a user's texts are the server's own: one user in fifty, by a hash of the id.
 
     Such a user is not a client, so nothing that clients write reaches the root set, which all groups share.
@@ -198,7 +198,7 @@ def is_server_s(user: str) -> bool:
 
 def _root(corpus: Corpus, options: TextOptions) -> Indices:
     """The positions of the server's examples."""
-    owned = np.array([is_server_s(user) for user in corpus.users], dtype=np.bool_)
+    owned = np.array([belongs_to_server(user) for user in corpus.users], dtype=np.bool_)
     positions = _examples(corpus)
     pool = positions[owned[corpus.owners[positions]]]
     check_range("num_root", options.num_root, 0, len(pool), "examples of the server's users")

@@ -13,6 +13,7 @@ ENGINES: dict[str, Callable[..., Engine]] = {
     "inline": Inline,
     "processes": Processes,
 }
+"""The engines by name."""
 
 __all__ = ["ENGINES", "Dask", "Engine", "Failure", "Inline", "Processes", "Workers", "build"]
 

@@ -55,6 +55,7 @@ EXPERIMENTS = {
         convergence, "Accuracy by round of a group's model and of the single global model", ("beta", "single_rounds")
     ),
 }
+"""The experiments by name."""
 
 __all__ = ["EXPERIMENTS", "Experiment", "Lab", "Options", "Outcome", "experiment", "open_lab"]
 

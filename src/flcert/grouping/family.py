@@ -18,8 +18,10 @@ KINDS: dict[str, type[GroupingKind]] = {
     "enumerated": Enumerated,
     "finite-aggregation": FiniteAggregation,
 }
+"""The kinds of groupings by name."""
 
 DEFAULT_KIND = "hashed"
+"""The kind of a configuration that names none."""
 
 
 def kind_class(name: str) -> type[GroupingKind]:

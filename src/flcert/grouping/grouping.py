@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from flcert.errors import InputError
 
 MAX_GROUPS = 1_000_000
+"""The largest number of groups that is accepted."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ MODELS: dict[str, plugins.Factory] = {
     "mlp": MLP,
     "resnet20": ResNet20,
 }
+"""The models by name."""
 
 __all__ = ["MODELS", "Stackable", "build", "check_output", "stackable"]
 

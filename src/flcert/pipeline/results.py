@@ -90,7 +90,7 @@ def own_guarantee(config: Config, ensemble: Ensemble) -> Guarantee:
     return config.certificate.of(config.grouping.certificate, ensemble.grouping, len(ensemble.failures))
 
 
-def further_guarantees(config: Config, ensemble: Ensemble) -> dict[str, Guarantee]:
+def also_guarantees(config: Config, ensemble: Ensemble) -> dict[str, Guarantee]:
     """Further certificates of the same models that a configuration asks for, by their kind."""
     settings, failed = config.certificate, len(ensemble.failures)
     return {choice.name: settings.of(choice, ensemble.grouping, failed) for choice in settings.also}
@@ -168,7 +168,7 @@ def _also(trained: TrainedRun, found: Certified, progress: Progress) -> dict[str
     levels, truth = chosen_levels(found.curve), trained.subject.test_labels
     return {
         kind: guarantee.figures(found.evidence, truth, levels, partial(progress, guarantee.title))
-        for kind, guarantee in further_guarantees(trained.config, trained.ensemble).items()
+        for kind, guarantee in also_guarantees(trained.config, trained.ensemble).items()
     }
 
 

@@ -8,7 +8,8 @@ from flcert.core.store import Store
 from flcert.datasets import Federation
 from flcert.engines import Workers
 
-Progress = Callable[[str, int, int], None]  # stage, done, total
+Progress = Callable[[str, int, int], None]
+"""Called with a stage, the number done and the total."""
 
 
 def silent(stage: str, done: int, total: int) -> None:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from flcert.attacks import triggers
 from flcert.certify import Evidence, RankCounts, count_ranks
 from flcert.core.settings import Choice
-from flcert.core.store import Arrays, Entry
+from flcert.core.store import Arrays, Entry, Store
 from flcert.datasets import Federation
-from flcert.errors import RunError
+from flcert.errors import IntegrityError, RunError
 from flcert.training.context import Context
 from flcert.training.device import array, tensor
 from flcert.training.ensemble import Ensemble
-from flcert.training.fill import Job, fill, state
+from flcert.training.fill import Job, fill
 from flcert.training.keys import votes_entry
 from flcert.training.panel import Votes, chunks, panel
 from flcert.training.tasks import VoteTask
@@ -68,17 +68,37 @@ def ranks_on_test_set(context: Context, ensemble: Ensemble) -> RankCounts:
 
 
 def _answers(context: Context, ensemble: Ensemble, question: Question) -> dict[int, NDArray[np.generic]]:
-    """The answer of each group that has a model, from the store once all of them are there."""
-    model_keys, digest = ensemble.model_keys(question.rounds), context.federation.test_digest()
+    """The answer of each group that has a model: from the store, or asked for where the store lacks it."""
+    store, model_keys = context.store, ensemble.model_keys(question.rounds)
+    entries = _entries(context, ensemble, question)
+    found = {key: arrays for key, entry in entries.items() if (arrays := _stored(store, entry)) is not None}
+    lacking = [key for key in entries if key not in found]
+    _ask(context, ensemble, question, {key: entries[key] for key in lacking})
+    found |= {key: store.load(entries[key].key) for key in lacking}
+    return {group: found[key][question.what] for group, key in model_keys.items()}
+
+
+def _entries(context: Context, ensemble: Ensemble, question: Question) -> dict[str, Entry]:
+    """Where the answer of each model belongs, by the model's key."""
+    digest = context.federation.test_digest()
     smoothing = ensemble.recipe.smoothing if question.what == "votes" else None
-    entries = {key: votes_entry(key, digest, smoothing, question.trigger, question.what) for key in model_keys.values()}
-    _fill_answers(context, ensemble, question, entries)
-    loaded = {key: context.store.load(entry.key)[question.what] for key, entry in entries.items()}
-    return {group: loaded[key] for group, key in model_keys.items()}
+    keys = ensemble.model_keys(question.rounds).values()
+    return {key: votes_entry(key, digest, smoothing, question.trigger, question.what) for key in keys}
 
 
-def _fill_answers(context: Context, ensemble: Ensemble, question: Question, entries: Mapping[str, Entry]) -> None:
-    """Ask the models whose answers the store lacks, as many together as can be asked together.
+def _stored(store: Store, entry: Entry) -> Arrays | None:
+    """An answer that is in the store, undamaged."""
+    try:
+        arrays = store.read(entry.key)
+    except IntegrityError:
+        return None
+    if arrays is not None:
+        store.complete_origin(entry)
+    return arrays
+
+
+def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapping[str, Entry]) -> None:
+    """Ask some models, as many together as can be asked together, and store their answers.
 
     Args:
         context: where.
@@ -86,18 +106,19 @@ def _fill_answers(context: Context, ensemble: Ensemble, question: Question, entr
         question: what they are asked.
         entries: where the answer of each model belongs, by the model's key.
     """
-    lacking = [key for key, entry in entries.items() if state(context.store, [entry]) != "present"]
-    owners, there, report = ensemble.owners(question.rounds), len(entries) - len(lacking), context.stage(question.what)
+    owners, report, seats = ensemble.owners(question.rounds), context.stage(question.what), ensemble.seats
+    total = len(owners)
+    there = total - len(entries)
     jobs = {
         chunk[0]: Job(
             {seat: entries[key] for seat, key in enumerate(chunk)},
             partial(_task, ensemble, owners, chunk, question.trigger),
         )
-        for chunk in chunks(lacking, ensemble.seats)
+        for chunk in chunks(list(entries), seats)
     }
 
     def report_models(done: int, _: int) -> None:
-        report(there + min(done * ensemble.seats, len(lacking)), len(entries))
+        report(there + min(done * seats, len(entries)), total)
 
     filled = fill(context, ANSWERS[question.what], jobs, report_models)
     for key, reason in filled.failures.items():

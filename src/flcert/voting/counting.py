@@ -8,6 +8,7 @@ from flcert.errors import InputError
 from flcert.voting.count_table import Counts, IntArray, Sparse
 
 NO_VOTE = -1
+"""What stands in a vote table where a group casts no vote."""
 MOST_DENSE = 50_000_000  # counts in a table before it becomes a sparse one
 MOST_LISTED = 10  # labels that are listed for an input
 

@@ -8,6 +8,7 @@ from flcert.core.seeding import stream
 from flcert.voting.count_table import Counts, CountsLike, IntArray, checked_counts, top_label
 
 Ties = Literal["smallest", "random"]
+"""How a tie is broken: the smallest label wins, or one is drawn."""
 
 
 def winners(counts: CountsLike, ties: Ties = "smallest", seed: int = 0) -> IntArray:
