@@ -1,0 +1,220 @@
+"""The configuration of a run: a TOML or JSON file, options of the form key=value, and the defaults."""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
+
+from flcert import presets
+from flcert.certify import CertificateSettings
+from flcert.core.digest import digest_json
+from flcert.core.settings import Choice, Strict, complaint
+from flcert.errors import InputError
+from flcert.grouping import GroupingKind, from_format_1, settings_from
+from flcert.runs.records import FORMAT, check_format
+from flcert.training.compression import Dtype
+from flcert.training.recipe import Recipe, Variant
+from flcert.training.smoothing import Smoothing
+
+_Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def _grouping(value: Any) -> Any:
+    """Settings of a grouping from a table, or from the name of its kind alone."""
+    if isinstance(value, str):
+        value = {"kind": value}
+    return settings_from(value) if isinstance(value, Mapping) else value
+
+
+class SimulatedAttack(Choice):
+    """An attack to measure, beside the proof.
+
+    Args:
+        name: from ``flcert.attacks.ATTACKS``, or an import path.
+        options: of the attack.
+        malicious: how many clients, drawn from the seed; or their ids.
+        seed: of the draw and of the attacker.
+    """
+
+    malicious: Annotated[int, Field(gt=0)] | Annotated[tuple[str, ...], Field(min_length=1)]
+    seed: _Seed = 0
+
+
+class Config(Strict):
+    """A whole run. The defaults train on scikit-learn's digits.
+
+    Args:
+        data: a name from ``flcert.datasets.DATASETS`` or an import path, with its options.
+        grouping: how clients are put into groups.
+        recipe: how a group trains.
+        certificate: how sure to be.
+        attack: what to simulate, if anything.
+        forget: ids of clients that are left out, as if they had never been there.
+        compression: of the trained models: "float16" or "int8", or none.
+    """
+
+    data: Choice = Choice(name="digits")
+    grouping: Annotated[SerializeAsAny[GroupingKind], BeforeValidator(_grouping)] = settings_from({})
+    recipe: Recipe = Recipe()
+    certificate: CertificateSettings = CertificateSettings()
+    attack: SimulatedAttack | None = None
+    forget: tuple[str, ...] = ()
+    compression: Dtype | None = None
+
+    def canonical(self) -> dict[str, Any]:
+        """All settings, resolved, as JSON values."""
+        return self.model_dump(mode="json")
+
+    def digest(self) -> str:
+        """A short name of exactly these settings."""
+        return digest_json(self.canonical(), size=5)
+
+    def recorded(self) -> dict[str, Any]:
+        """The settings as a run directory records them."""
+        return {"format": FORMAT, **self.canonical()}
+
+
+_TABLES: dict[str, type[BaseModel]] = {
+    "data": Choice,
+    "recipe": Recipe,
+    "model": Choice,
+    "aggregator": Choice,
+    "certificate": CertificateSettings,
+    "attack": SimulatedAttack,
+    "smoothing": Smoothing,
+    "variants": Variant,
+}
+
+
+def load_config(
+    path: Path | str | None = None, overrides: Sequence[str] = (), *, preset: str | None = None, scale: float = 1.0
+) -> Config:
+    """The configuration in a TOML or JSON file or of a preset, changed by overrides.
+
+    Args:
+        path: the file; paths among the data's options are relative to it.
+        overrides: of the form ``key=value`` with dotted keys.
+        preset: a name from ``flcert.presets``, in place of a file.
+        scale: how much of the preset; see ``flcert.presets.values``.
+    """
+    if path and preset is not None:
+        raise InputError(f"give a configuration or a preset, not both, got {path} and {preset}")
+    if scale != 1 and preset is None:
+        raise InputError(f"scale goes with a preset, got {scale} without one")
+    values = presets.values(preset, scale) if preset is not None else _read(Path(path)) if path else {}
+    for override in overrides:
+        _apply(values, override)
+    return parse_config(values)
+
+
+def parse_config(values: Mapping[str, Any]) -> Config:
+    """A configuration from plain values; every complaint names the key, the rule and the value."""
+    try:
+        return Config.model_validate(_with_default_choices(values))
+    except ValidationError as failure:
+        raise _explained(failure) from None
+
+
+def _with_default_choices(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with the default ``name`` in tables that only change the options of the default."""
+    filled = dict(values)
+    if isinstance(filled.get("data"), dict):
+        filled["data"] = {"name": Config().data.name, **filled["data"]}
+    if isinstance(filled.get("recipe"), dict):
+        filled["recipe"] = dict(filled["recipe"])
+        for key in ("model", "aggregator"):
+            if isinstance(filled["recipe"].get(key), dict):
+                default = {"name": getattr(Recipe(), key).name}
+                filled["recipe"][key] = {**default, **filled["recipe"][key]}
+    return filled
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file: {error}") from None
+    try:
+        values: dict[str, Any] = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path} must hold a table of settings, got {type(values).__name__}")
+    if path.suffix == ".json":
+        values = from_record(values, path)
+    _anchor_data_paths(values, path.parent)
+    return values
+
+
+def from_record(values: dict[str, Any], where: object) -> dict[str, Any]:
+    """Plain settings from what a run directory records, in any format that is known."""
+    check_format(values, where)
+    settings = {name: value for name, value in values.items() if name != "format"}
+    if "format" not in values and isinstance(settings.get("grouping"), dict):
+        settings["grouping"] = from_format_1(settings["grouping"])
+    return settings
+
+
+_PATH_OPTIONS = ("path", "data_dir", "vocabulary")
+
+
+def _anchor_data_paths(values: dict[str, Any], directory: Path) -> None:
+    """Make paths among ``data.options`` relative to the configuration instead of to where the command runs."""
+    data = values.get("data")
+    options = data.get("options") if isinstance(data, dict) else None
+    for name in _PATH_OPTIONS:
+        if isinstance(options, dict) and isinstance(options.get(name), str):
+            options[name] = str((directory / options[name]).resolve())
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not key.strip():
+        raise InputError(f"an override must look like key=value, got {override!r}")
+    *parents, last = key.strip().split(".")
+    table = values
+    for parent in parents:
+        nested = table.setdefault(parent, {})
+        if not isinstance(nested, dict):  # recipe.model = "mlp", then recipe.model.options.hidden = [32]
+            nested = table[parent] = {_short_for(parent, nested): nested}
+        table = nested
+    table[last] = _value(text)
+
+
+def _short_for(table: str, value: Any) -> str:
+    """The key that a plain value in place of a table stands for."""
+    keys = {"data": "name", "model": "name", "aggregator": "name", "attack": "name", "grouping": "kind"}
+    if table not in keys:
+        raise InputError(f"{table} must be a table, got {value!r}")
+    return keys[table]
+
+
+def _value(text: str) -> Any:
+    """The text as a TOML value, or as it is where it is none."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _explained(failure: ValidationError) -> InputError:
+    first = failure.errors()[0]
+    if first["loc"][:2] == ("attack", "malicious") and first["type"] != "missing":
+        return InputError(f"attack.malicious must be a number from 1 or a list of user ids, got {first['input']!r}")
+    path = [str(part) for part in first["loc"]]
+    if path == ["grouping"] and first["type"] != "value_error":
+        return InputError(f"grouping must be a table, got {first['input']!r}")
+    return complaint(failure, ".".join(path), _keys_beside(path, first["loc"]))
+
+
+def _keys_beside(path: list[str], location: tuple[int | str, ...]) -> list[str]:
+    """The keys that would have been right in the table of a wrong one."""
+    model: type[BaseModel] = Config
+    for part in location[:-1]:
+        model = _TABLES.get(str(part), model)
+    return [".".join([*path[:-1], name]) for name in model.model_fields]

@@ -1,0 +1,272 @@
+"""A run's directory: what is in it, and how it is read back.
+
+The files::
+
+    config.json          the resolved configuration; `flcert run config.json` repeats the run
+    manifest.json        versions, digests, the guarantee, and the key of every group's model
+    groups.json          user ids of each group
+    models/              one safetensors file for each group that has a model
+    dropped/             replies of each group's clients that were not used, where clients are real ones
+    votes.npy            groups x inputs; -1 where a group casts no vote
+    truth.npy            true labels of the test inputs
+    certificate.npz/.csv label, level and abstention of each test input
+    curve.csv            certified accuracy for every m
+    rounds.csv           the same along the rounds, where the recipe asks for it
+    summary.json         the figures in short
+    ranks.npz            how the models rank the labels, where a certificate needs it
+    samples.json         some test inputs with their votes, for the report
+    inputs.npy           the values of those inputs
+    figures/, report.html
+"""
+
+import csv
+import io
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert.certify import Certificate, Evidence, Guarantee, RankCounts
+from flcert.certify.ranks import FILES as RANKS
+from flcert.core.files import first_difference, read_json, replacing, writable_directory, write_atomic, write_json
+from flcert.core.store import Arrays, Store, pack, unpack
+from flcert.errors import InputError, IntegrityError
+from flcert.runs.config import Config, from_record, parse_config
+from flcert.runs.records import DroppedReplies, DroppedReply, GroupIds, Manifest, Record, Samples, Summary
+from flcert.voting.files import load_npy
+
+_Record = TypeVar("_Record", bound=Record)
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Paths in a run's directory, and the ways to fill and read it."""
+
+    path: Path
+
+    @classmethod
+    def claim(cls, path: Path, config: Config) -> "RunDirectory":
+        """A directory for this configuration: new, or begun by the same configuration before."""
+        run = cls(writable_directory(path))
+        recorded = path / "config.json"
+        if recorded.exists():
+            begun = run.config()
+            if begun != config:
+                difference = first_difference(begun.canonical(), config.canonical())
+                raise InputError(f"{path} holds a run of another configuration ({difference}); give another directory")
+        elif any(path.iterdir()):
+            raise InputError(f"{path} is not empty and not a run; give another directory")
+        else:
+            write_json(recorded, config.recorded())
+        return run
+
+    @classmethod
+    def prepared(cls, path: Path) -> "RunDirectory":
+        """A directory that a configuration claimed, its run finished or not."""
+        if not (path / "config.json").exists():
+            raise InputError(f"{path} is not a run directory (no config.json); `flcert run --prepare` makes one")
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """The directory of a finished run."""
+        if not (path / "manifest.json").exists():
+            begun = (path / "config.json").exists()
+            state = "holds a run that is not finished; run it again" if begun else "is not a run directory"
+            raise InputError(f"{path} {state} (no manifest.json)")
+        return cls(path)
+
+    def model(self, group: int) -> Path:
+        """The file of a group's model."""
+        return self.path / "models" / f"group-{group:05d}.safetensors"
+
+    def adopt_model(self, group: int, key: str, store: Store) -> None:
+        """Link (or copy) a model from the store, unless the right one is here."""
+        target = self.model(group)
+        if not self._holds(target, key):
+            with replacing(target) as temporary:
+                _link_or_copy(store.path(key), temporary)
+
+    def write_model(self, group: int, key: str, arrays: Arrays) -> None:
+        """Write a group's model."""
+        write_atomic(self.model(group), pack(arrays, key))
+
+    def has_model(self, group: int, key: str) -> bool:
+        """Whether the model of this key is here, undamaged."""
+        return self._holds(self.model(group), key)
+
+    def write_dropped(self, group: int, dropped: Sequence[DroppedReply]) -> None:
+        """Write which replies of a group's clients were not used, and why."""
+        write_json(self._dropped(group), DroppedReplies(dropped=tuple(dropped)).model_dump(mode="json"))
+
+    def dropped(self, group: int) -> tuple[DroppedReply, ...]:
+        """What ``write_dropped`` wrote."""
+        file = self._dropped(group)
+        return DroppedReplies.read(read_json(file), file).dropped if file.exists() else ()
+
+    def _dropped(self, group: int) -> Path:
+        return self.path / "dropped" / f"group-{group:05d}.json"
+
+    def load_model(self, group: int, key: str) -> Arrays:
+        """A group's model, if its file is what the manifest says."""
+        try:
+            return unpack(self.model(group).read_bytes(), key)
+        except OSError as error:
+            raise IntegrityError(f"{self.model(group)} cannot be read: {error.strerror}") from None
+        except IntegrityError:
+            raise IntegrityError(f"{self.model(group)} was altered or cut short; it is not used") from None
+
+    def config(self) -> Config:
+        """The resolved configuration."""
+        file = self.path / "config.json"
+        values = read_json(file)
+        if not isinstance(values, dict):
+            raise InputError(f"{file} must hold a table of settings, got {type(values).__name__}")
+        return parse_config(from_record(values, file))
+
+    def write(self, record: Record) -> None:
+        """Write a record to its file."""
+        write_json(self.path / record.file, record.model_dump(mode="json"))
+
+    def _read(self, record: type[_Record]) -> _Record:
+        file = self.path / record.file
+        return record.read(read_json(file), file)
+
+    def manifest(self) -> Manifest:
+        """What was recorded about the run."""
+        return self._read(Manifest)
+
+    def summary(self) -> Summary:
+        """The figures in short."""
+        return self._read(Summary)
+
+    def samples(self) -> Samples | None:
+        """Some test inputs for people to look at, if the run kept any."""
+        return self._read(Samples) if (self.path / Samples.file).exists() else None
+
+    def inputs(self) -> NDArray[np.generic] | None:
+        """The values of those test inputs, if the run kept them."""
+        samples = self.samples()
+        if samples is None or not (self.path / "inputs.npy").exists():
+            return None
+        inputs, expected = self.array("inputs"), len(samples.inputs)
+        if inputs.shape != (expected, *self.manifest().data.input_shape):
+            raise InputError(f"{self.path / 'inputs.npy'} must hold {expected} inputs, got shape {inputs.shape}")
+        return inputs
+
+    def guarantee(self) -> Guarantee:
+        """Which theorem applies to the run's votes."""
+        return self.manifest().guarantee
+
+    def evidence(self) -> Evidence:
+        """The votes on the test inputs, with all that the run keeps of them."""
+        votes, labels = self.array("votes"), self.manifest().data.labels
+        return Evidence.of_votes(votes, labels, self.members(), self.ranks())
+
+    def truth(self) -> NDArray[np.generic]:
+        """The true labels of the test inputs."""
+        truth = self.array("truth")
+        expected = self.manifest().data.test_inputs
+        if truth.shape != (expected,):
+            raise InputError(f"{self.path / 'truth.npy'} must hold {expected} labels, got shape {truth.shape}")
+        return truth
+
+    def group_ids(self) -> tuple[tuple[str, ...], ...]:
+        """The user ids of each group."""
+        return self._read(GroupIds).groups
+
+    def members(self) -> tuple[NDArray[np.int64], ...]:
+        """For each group the positions of its clients, in the order in which groups.json first names them."""
+        position: dict[str, int] = {}
+        numbered = [[position.setdefault(user, len(position)) for user in group] for group in self.group_ids()]
+        return tuple(np.array(group, dtype=np.int64) for group in numbered)
+
+    def array(self, name: str) -> NDArray[np.generic]:
+        """An npy file of the run, by its name without the ending."""
+        return load_npy(self.path / f"{name}.npy")
+
+    def write_array(self, name: str, array: NDArray[np.generic]) -> None:
+        """Write an npy file."""
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        write_atomic(self.path / f"{name}.npy", buffer.getvalue())
+
+    def write_evidence(self, evidence: Evidence) -> None:
+        """Write the votes, and how the models rank the labels if that is known."""
+        if evidence.votes is not None:
+            self.write_array("votes", evidence.votes)
+        if evidence.ranks is not None:
+            self.write_ranks(evidence.ranks)
+
+    def write_certificate(self, certificate: Certificate, truth: NDArray[np.generic]) -> None:
+        """Write certificate.npz and certificate.csv."""
+        buffer = io.BytesIO()
+        np.savez(buffer, labels=certificate.labels, levels=certificate.levels, abstained=certificate.abstained)
+        write_atomic(self.path / "certificate.npz", buffer.getvalue())
+        rows = zip(truth, certificate.labels, certificate.levels, certificate.abstained.astype(int), strict=True)
+        table = ((position, *row) for position, row in enumerate(rows))
+        self.write_csv("certificate", ("input", "truth", "label", "level", "abstained"), table)
+
+    def write_ranks(self, ranks: RankCounts) -> None:
+        """Write how the models rank the labels."""
+        buffer = io.BytesIO()
+        arrays = {"votes": ranks.votes, "first_wins": ranks.first_wins, "second_wins": ranks.second_wins}
+        small = {name: array.astype(np.int32) for name, array in arrays.items()}
+        np.savez_compressed(buffer, num_groups=np.array(ranks.num_groups), **small)  # type: ignore[arg-type]
+        write_atomic(self.path / RANKS[0], buffer.getvalue())
+
+    def ranks(self) -> RankCounts | None:
+        """What ``write_ranks`` wrote, if the run has it."""
+        file = next((name for name in RANKS if (self.path / name).exists()), None)
+        if file is None:
+            return None
+        data = self.manifest().data
+        shape = (data.test_inputs, data.labels)
+        *arrays, number = self._arrays(file, ("votes", "first_wins", "second_wins", "num_groups"))
+        if any(array.shape != shape for array in arrays):
+            raise InputError(f"{self.path / file} must hold tables of shape {shape}, got {arrays[0].shape}")
+        votes, first, second = (array.astype(np.int64) for array in arrays)
+        return RankCounts(votes, first, second, int(number))
+
+    def _arrays(self, name: str, names: tuple[str, ...]) -> list[NDArray[np.generic]]:
+        file = self.path / name
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                return [arrays[one] for one in names]
+        except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, BadZipFile) as error:
+            raise InputError(f"cannot read {file}: {error}") from None
+
+    def certificate(self) -> Certificate:
+        """What ``write_certificate`` wrote."""
+        file, expected = self.path / "certificate.npz", (self.manifest().data.test_inputs,)
+        found = self._arrays(file.name, ("labels", "levels", "abstained"))
+        if any(array.shape != expected for array in found):
+            raise InputError(f"{file} must hold {expected[0]} labels and levels, got shape {found[0].shape}")
+        return Certificate(*found)  # type: ignore[arg-type]
+
+    def write_csv(self, name: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Write a CSV file."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+        write_atomic(self.path / f"{name}.csv", text.getvalue().encode())
+
+    def _holds(self, target: Path, key: str) -> bool:
+        try:
+            return bool(unpack(target.read_bytes(), key))
+        except (OSError, IntegrityError):
+            return False
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

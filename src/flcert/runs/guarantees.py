@@ -1,0 +1,23 @@
+"""Which certificates a finished run can be given."""
+
+from flcert.certify import Guarantee
+from flcert.core.settings import Choice
+from flcert.runs.directory import RunDirectory
+
+OWN = "own"  # the certificate that the groups of a run call for
+
+
+def guarantee_of_run(directory: RunDirectory, certificate: str = OWN) -> Guarantee:
+    """The guarantee of a run: its own, or that of another certificate of the same models.
+
+    Args:
+        directory: of the run.
+        certificate: "own", the name of a kind, or an import path.
+    """
+    manifest, config = directory.manifest(), directory.config()
+    if certificate in (OWN, manifest.guarantee.kind):
+        return manifest.guarantee
+    asked = (choice for choice in config.certificate.also if choice.name == certificate)
+    choice = next(asked, Choice(name=certificate))  # with the options that the run was given, if it was
+    grouping = config.grouping.restored(manifest.data.clients, directory.members())
+    return config.certificate.of(choice, grouping, sum(facts.failure is not None for facts in manifest.groups))

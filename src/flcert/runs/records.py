@@ -1,0 +1,278 @@
+"""The JSON files of a run directory, one class each: what writers make is what readers get.
+
+Each file carries the number of its format. Files of format 1 have no such number; they are read as well.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, SerializeAsAny
+
+from flcert.certify import Figures, Guarantee, guarantee_from, kind_class
+from flcert.core.settings import Strict, validated
+from flcert.errors import InputError
+
+FORMAT: Final = 2
+"""The format that this version writes."""
+
+
+def check_format(values: Mapping[str, Any], where: object) -> None:
+    """Refuse a file of a format that this version does not know."""
+    found = values.get("format", 1)
+    if found not in (1, FORMAT):
+        raise InputError(f"{where} is of format {found!r}; this version of flcert reads formats 1 and {FORMAT}")
+
+
+class Record(Strict):
+    """A JSON file of a run directory.
+
+    Args:
+        format: the number of its layout.
+    """
+
+    file: ClassVar[str]
+
+    format: Literal[2] = FORMAT
+
+    @classmethod
+    def read(cls, values: Any, where: object) -> Self:
+        """The record from what was found in its file, refused if it is not what a run writes."""
+        if isinstance(values, dict):
+            check_format(values, where)
+        try:
+            if not isinstance(values, dict) or "format" not in values:
+                values = {**cls.from_format_1(values), "format": FORMAT}
+            return validated(cls, values)
+        except InputError as error:
+            raise InputError(f"{where} is damaged: {error}") from None
+
+    @classmethod
+    def from_format_1(cls, values: Any) -> dict[str, Any]:
+        """What a file of format 1 says, in the present layout."""
+        return dict(values) if isinstance(values, dict) else {"": values}
+
+    def told(self) -> dict[str, Any]:
+        """What there is to tell, as JSON values, without what is not known or empty."""
+        values = self.model_dump(mode="json", exclude={"format"}, exclude_none=True)
+        return {name: value for name, value in values.items() if value != {}}
+
+
+class DataFacts(Strict):
+    """What the manifest tells of the data."""
+
+    name: str
+    digest: str
+    clients: int
+    examples: int | None
+    test_inputs: int
+    input_shape: tuple[int, ...]
+    input_dtype: Literal["float32", "int64"]
+    labels: int
+
+
+class DroppedReply(Strict):
+    """A reply of a real client that was not used.
+
+    Args:
+        round: of training, from 1.
+        user: who sent it, or should have.
+        reason: why it was dropped.
+    """
+
+    round: int
+    user: str
+    reason: str
+
+
+class DroppedReplies(Record):
+    """The replies of one group's clients that were not used."""
+
+    dropped: tuple[DroppedReply, ...]
+
+    @classmethod
+    def from_format_1(cls, values: Any) -> dict[str, Any]:
+        """Format 1 was a list."""
+        return {"dropped": values}
+
+
+class GroupFacts(Strict):
+    """What the manifest tells of a group.
+
+    Args:
+        clients: how many it has.
+        model: the key of its model; None where it has none.
+        failure: why it has clients and no model.
+        finite: whether all numbers of its model are.
+        substitute: the rule that acts in place of the aggregator because the group is too small for it.
+        dropped: replies of real clients that were not used.
+    """
+
+    clients: int
+    model: str | None
+    failure: str | None
+    finite: bool = True
+    substitute: str | None = None
+    dropped: tuple[DroppedReply, ...] = ()
+
+
+class NetworkFacts(Strict):
+    """What the manifest tells of real clients.
+
+    Args:
+        flwr: version of Flower.
+        strategy: of the groups.
+        absent: users who were not connected.
+    """
+
+    flwr: str
+    strategy: str
+    absent: tuple[str, ...]
+
+
+def _guarantee(value: Any) -> Any:
+    return guarantee_from(value) if isinstance(value, dict) else value
+
+
+class Manifest(Record):
+    """Versions, digests, the guarantee, and the key of every group's model."""
+
+    file: ClassVar[str] = "manifest.json"
+
+    versions: dict[str, str]
+    platform: str
+    sources: tuple[str, ...]
+    seeds: dict[str, Any]
+    data: DataFacts
+    guarantee: Annotated[SerializeAsAny[Guarantee], BeforeValidator(_guarantee)]
+    groups: tuple[GroupFacts, ...]
+    network: NetworkFacts | None = None
+
+    @classmethod
+    def from_format_1(cls, values: Any) -> dict[str, Any]:
+        """Format 1 had the fields of all kinds of certificates in every guarantee."""
+        known = super().from_format_1(values)
+        found = known.get("guarantee")
+        if isinstance(found, dict) and isinstance(found.get("kind"), str):
+            fields = kind_class(found["kind"]).model_fields
+            known["guarantee"] = {name: value for name, value in found.items() if name in fields}
+        return known
+
+
+class AttackFigures(Strict):
+    """What a simulated attack did.
+
+    Args:
+        name: of the attack.
+        malicious: how many clients ran it.
+        groups_attacked: how many groups they were in.
+        accuracy_without_attack: of the ensemble.
+        accuracy_under_attack: of the ensemble.
+        changed: labels that changed.
+        certified: labels that are certified for so many clients.
+        certified_changed: of those, how many changed.
+        success_rate_without_attack: of a backdoor; inputs whose true label is the target are left out.
+        success_rate_under_attack: of a backdoor.
+        certified_accuracy_on_stamped_inputs: CA@m at index m on inputs with the trigger of a backdoor.
+    """
+
+    name: str
+    malicious: int
+    groups_attacked: int
+    accuracy_without_attack: float
+    accuracy_under_attack: float
+    changed: int
+    certified: int
+    certified_changed: int
+    success_rate_without_attack: float | None = None
+    success_rate_under_attack: float | None = None
+    certified_accuracy_on_stamped_inputs: tuple[float, ...] | None = None
+
+
+class Summary(Record):
+    """The figures of a run in short.
+
+    Args:
+        certificate: which kind.
+        inputs: of the test set.
+        accuracy: without attack.
+        abstained: inputs for which nothing is certified.
+        median_level: of all inputs.
+        largest_level: of all inputs.
+        certified_accuracy: CA@m at index m.
+        also: what further certificates of the same models say, by their kind.
+        attack: what a simulated attack did.
+    """
+
+    file: ClassVar[str] = "summary.json"
+
+    certificate: str
+    inputs: int
+    accuracy: float
+    abstained: int
+    median_level: int
+    largest_level: int
+    certified_accuracy: tuple[float, ...]
+    also: dict[str, Figures] = Field(default_factory=dict)
+    attack: AttackFigures | None = None
+
+    @classmethod
+    def from_format_1(cls, values: Any) -> dict[str, Any]:
+        """Format 1 did not tell the titles of further certificates."""
+        known = super().from_format_1(values)
+        also = known.get("also", {})
+        if isinstance(also, dict):
+            known["also"] = {kind: {"title": kind_class(kind).title, **figures} for kind, figures in also.items()}
+        return known
+
+
+class Sample(Strict):
+    """A test input for people to look at.
+
+    Args:
+        position: in the test set.
+        truth: its true label.
+        label: that the groups vote for.
+        level: proved for it.
+        abstained: whether nothing is certified.
+        votes: labels with most votes, and how many.
+        shown: what a person sees: pixels of a picture as base64 of bytes, a text, or numbers.
+    """
+
+    position: int
+    truth: int
+    label: int
+    level: int
+    abstained: bool
+    votes: tuple[tuple[int, int], ...]
+    shown: str | tuple[float, ...]
+
+
+class Samples(Record):
+    """Some test inputs for people to look at.
+
+    Args:
+        kind: what ``shown`` is.
+        shape: of a picture: rows and columns, after channels if there are several.
+        names: what people call the labels, where they have names.
+        inputs: the test inputs.
+    """
+
+    file: ClassVar[str] = "samples.json"
+
+    kind: Literal["image", "text", "features"]
+    shape: tuple[int, ...]
+    names: dict[int, str]
+    inputs: tuple[Sample, ...]
+
+
+class GroupIds(Record):
+    """The user ids of each group."""
+
+    file: ClassVar[str] = "groups.json"
+
+    groups: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def from_format_1(cls, values: Any) -> dict[str, Any]:
+        """Format 1 was a list."""
+        return {"groups": values}
