@@ -70,7 +70,7 @@ def options(folder, files):
         "chitchat": {**text, "data_dir": files},
         "reddit": {**text, "path": files / "texts.jsonl"},
     }
-    return {name: {**chosen, **places.get(name, {})} for name, chosen in DATA_OPTIONS.items()}
+    return {name: {**DATA_OPTIONS.get(name, {}), **places.get(name, {})} for name in datasets.DATASETS}
 
 
 @pytest.mark.parametrize(("family", "entries", "name", "context"), FAMILIES, ids=lambda value: str(value)[:20])
