@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flcert import certify, voting
+from flcert.datasets import load
 from flcert.runs.directory import RunDirectory
 
 COMMON = ("--clients", 40, "--groups", 9, "--rounds", 4, "--engine", "inline", "-q", "--out", "run")
@@ -178,3 +179,35 @@ def test_asking_a_run_for_what_it_did_not_keep_is_answered(flcert):
     (votes := np.zeros((3, 2), dtype=int)).tofile("x")
     np.save("votes.npy", votes)
     assert "--also goes with a run directory" in flcert("certify", "votes.npy", "--also", "overlapping").err
+
+
+def test_predict_answers_by_any_certificate_that_fits_the_groups(flcert, tmp_path):
+    """A run that was not asked for a run-off can still predict by one: its models rank the labels when asked."""
+    flcert("run", *COMMON, "--also", "runoff", "--out", "asked")
+    flcert("run", *COMMON)
+    np.save("inputs.npy", load("digits", num_clients=40).test_inputs)
+    expected = certify.runoff(RunDirectory(tmp_path / "asked").ranks())
+    printed = json.loads(flcert("predict", "run", "inputs.npy", "--certificate", "runoff", "--json").out)
+    assert (printed["labels"], printed["levels"]) == (expected.labels.tolist(), expected.levels.tolist())
+    plain = json.loads(flcert("predict", "run", "inputs.npy", "--json").out)
+    assert printed["labels"] != plain["labels"]  # another rule
+    assert printed["votes"] == plain["votes"]
+    same = json.loads(flcert("predict", "run", "inputs.npy", "--certificate", "overlapping", "--json").out)
+    assert same["levels"] == plain["levels"]
+    for kind, message in (
+        ("collective", "certificate 'collective' counts the inputs of a test set without naming them"),
+        ("sampled", "certificate 'sampled' is for groups drawn at random, got groups of kind 'hashed'"),
+        ("disjont", "unknown certificate 'disjont'; did you mean 'disjoint'?"),
+    ):
+        refused = flcert("predict", "run", "inputs.npy", "--certificate", kind)
+        assert (refused.code, message in refused.err) == (2, True)
+
+
+def test_a_vote_table_is_certified_as_a_whole_test_set_too(flcert):
+    flcert("run", *COMMON)
+    of_run = json.loads(flcert("certify", "run", "--also", "collective", "--json").out)
+    table = ("certify", "run/votes.npy", "--kind", "collective", "--truth", "run/truth.npy")
+    assert json.loads(flcert(*table, "--json").out) == of_run
+    assert "whole test set at once" in flcert(*table).out
+    missing = flcert(*table[:4])
+    assert (missing.code, "needs the true labels: give --truth" in missing.err) == (2, True)

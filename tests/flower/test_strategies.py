@@ -5,15 +5,20 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
+from digits_app.task import federation
 from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAvg
 
+from flcert import certify
+from flcert.certify import CertificateSettings
 from flcert.core.settings import Choice
 from flcert.errors import InputError
 from flcert.flower.strategy import described
 from flcert.grouping import Sampled
 from flcert.runs.directory import RunDirectory
+from flcert.runs.ensemble import open_ensemble
 from flcert.training import Recipe
+from tests.flower.conftest import NUM_CLIENTS
 from tests.flower.models import model_bytes
 
 FACTORIES = {
@@ -161,3 +166,17 @@ def test_groups_start_from_arrays_that_are_given(network, train, tmp_path):
     first = train(network(), directory=tmp_path / "first").ensemble
     start = first.load(first.model_keys()[0])
     assert model_bytes(train(network(), initial=start).ensemble) != model_bytes(first)
+
+
+def test_further_certificates_of_real_clients_are_those_of_the_same_groups_in_process(network, train):
+    also = CertificateSettings(also=("runoff", "overlapping", "collective"))
+    result = train(network(), certificate=also)
+    data = federation(NUM_CLIENTS)
+    directory = RunDirectory.open(result.directory)
+    ensemble = open_ensemble(directory)
+    evidence = ensemble.evidence(data.test_inputs[:60], "ranks")
+    runoff = certify.runoff(evidence.ranks)
+    assert set(result.summary.also) == {"runoff", "overlapping", "collective"}
+    curve = certify.certified_accuracy(runoff, data.test_labels[:60])
+    assert list(result.summary.also["runoff"].certified_accuracy) == curve.tolist()
+    assert np.array_equal(directory.ranks().first_wins, evidence.ranks.first_wins)

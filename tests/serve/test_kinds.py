@@ -84,3 +84,19 @@ def test_inputs_that_a_model_cannot_read_change_nothing(smoothing, tmp_path):
         with pytest.raises(InputError, match="cannot read these inputs"):
             service.predict(np.array([[1, 2, wrong]]))
     assert service.predict(np.array([[1, 2, 3], [3, 2, 1]])) == before
+
+
+def test_a_run_off_is_served_with_the_labels_and_levels_of_the_run(tmp_path):
+    directory = served(tmp_path, ["grouping.num_groups=8", "certificate.also=['runoff']"])
+    expected = certify.runoff(directory.ranks())
+    service = Service(directory, guarantee_of_run(directory, "runoff"))
+    answer = service.predict(INPUTS)["predictions"]
+    assert [one["label"] for one in answer] == expected.labels.tolist()
+    assert [one["level"] for one in answer] == expected.levels.tolist()
+    assert service.info()["test"]["accuracy"] == directory.summary().also["runoff"].accuracy
+
+
+def test_a_certificate_of_a_whole_test_set_cannot_be_served(tmp_path):
+    directory = served(tmp_path, ["grouping.num_groups=8"])
+    with pytest.raises(InputError, match="'collective' certifies a test set as a whole, not an answer"):
+        Service(directory, guarantee_of_run(directory, "collective"))

@@ -227,6 +227,7 @@ def _print_of_test_set(path: Path, asked: Asked, *, as_json: bool) -> None:
     """What a certificate of a whole test set says, beside the run's own curve."""
     import numpy as np
 
+    from flcert.certify import certified_accuracy, guarantee_from
     from flcert.cli.options import progress_bars
     from flcert.cli.render import of_test_set_table, output
     from flcert.report.points import chosen_levels
@@ -234,7 +235,11 @@ def _print_of_test_set(path: Path, asked: Asked, *, as_json: bool) -> None:
 
     if asked.truth is None:
         raise InputError(f"certificate {asked.guarantee.kind!r} needs the true labels: give --truth")
-    curve = np.array(RunDirectory.open(path).summary().certified_accuracy) if path.is_dir() else np.ones(1)
+    if path.is_dir():
+        curve = np.array(RunDirectory.open(path).summary().certified_accuracy)
+    else:
+        plain = guarantee_from({"num_failed": asked.guarantee.num_failed}).certify(asked.evidence)
+        curve = certified_accuracy(plain, asked.truth)
     with progress_bars(as_json) as bars:
         report = partial(bars, asked.guarantee.title)
         figures = asked.guarantee.figures(asked.evidence, asked.truth, chosen_levels(curve), report)

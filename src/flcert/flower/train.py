@@ -1,4 +1,4 @@
-"""Certified learning in a Flower ServerApp: groups, concurrent and apart, then votes, certificate and run directory."""
+"""Certified learning in a Flower ServerApp: isolated groups that train at once, votes, certificate, run directory."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,16 +34,18 @@ from flcert.training.fill import is_finite
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one group.
+    """What happened to one group.
 
     Args:
         failure: why it has no model, if it has none.
         dropped: replies that were not used.
-        reused: whether the model was there from before.
+        finite: whether all numbers of its model are.
+        reused: whether the model was there already.
     """
 
     failure: str | None = None
     dropped: Sequence[DroppedReply] = ()
+    finite: bool = True
     reused: bool = False
 
 
@@ -59,21 +61,22 @@ def train(
 ) -> RunResult:
     """Train every group over the grid, let the models vote on a test set, certify, and write a run directory.
 
-    Clients get with each model, in the train config, ``flcert-seed`` and ``flcert-group`` (a digest of the group's user
-    ids). What a client keeps between messages it must keep apart by ``flcert-group``, or another group could reach it.
+    With each model, clients get ``flcert-seed`` and ``flcert-group`` (a digest of the group's user ids) in the train
+    config. A client must keep any state between messages separate for each ``flcert-group``, or groups could influence
+    each other through it.
 
-    A finished group's model is written at once, and a run that is started again in the same directory trains only the
+    Each group's model is written as soon as it is finished, and a run restarted in the same directory trains only the
     others. The key of a model covers the ids of the group's users, the initial arrays, the strategy with its settings,
-    the recipe and the versions. It cannot cover what clients hold or run: after a change there, use a new directory.
+    the recipe and the versions. It cannot cover the clients' data and code: if those change, use a new directory.
 
     Args:
-        grid: that the ServerApp was given.
+        grid: the grid that the ServerApp was given.
         clients: who takes part, and where their ids come from.
         groups: N of FLCert-D, or settings of another grouping.
         test: inputs and labels that the server holds.
         directory: the run directory.
-        learning: the model, the strategy, and what clients are sent.
-        options: how sure to be, and how long to wait.
+        learning: the model, the strategy, and what is sent to clients.
+        options: alpha, how long to wait, and other rarely changed options.
     """
     learning, options = learning or Learning(), options or Options()
     agreement = Agreement(_settings(groups), learning, options.certificate)
@@ -98,7 +101,7 @@ def _settings(groups: int | GroupingKind) -> GroupingKind:
 def _train_all(
     one: Callable[[int], Outcome], keys: Sequence[str | None], concurrent: int | None, progress: Progress
 ) -> list[Outcome]:
-    """Train all groups at once, each in a thread of its own; groups of the same clients are one."""
+    """Train all groups at once, each in its own thread; groups of the same clients are trained once."""
     done, lock = 0, Lock()
     first = [group if key is None else keys.index(key) for group, key in enumerate(keys)]
     distinct_groups = sorted(set(first))
@@ -117,12 +120,13 @@ def _train_all(
 
 
 def _train_group(grid: Grid, planned: Plan, run_directory: RunDirectory, timing: Timing, group: int) -> Outcome:
-    """Train one group; whatever is raised fails this one only. The model is written last: if it is there, all is."""
+    """Train one group; an exception fails only this group. The model is written last: if it exists, so does the rest."""
     key, recipe = planned.keys[group], planned.config.recipe.of_group(group)
     if key is None:
         return Outcome()
-    if run_directory.has_model(group, key):
-        return Outcome(dropped=run_directory.dropped(group), reused=True)
+    there = run_directory.stored_model(group, key)
+    if there is not None:
+        return Outcome(None, run_directory.dropped(group), finite=is_finite(there), reused=True)
     strategy, reference = planned.strategies[group], planned.initial(group)
     exchange = Exchange(reference, weight_of(strategy), recipe.participation, recipe.seed, timing.poll)
     view = GroupGrid(grid, {user: planned.nodes[user] for user in planned.users(group)}, exchange)
@@ -141,13 +145,14 @@ def _train_group(grid: Grid, planned: Plan, run_directory: RunDirectory, timing:
         failure = readable(f"{error}" if isinstance(error, FlcertError) else f"{type(error).__name__}: {error}")
     view.close()
     run_directory.write_dropped(group, view.dropped)
-    if failure is None:
-        run_directory.write_model(group, key, arrays)
-    return Outcome(failure, view.dropped)
+    if failure is not None:
+        return Outcome(failure, view.dropped)
+    run_directory.write_model(group, key, arrays)
+    return Outcome(None, view.dropped, finite=is_finite(arrays))
 
 
 def refuse_all(outcomes: Sequence[Outcome]) -> NoReturn:
-    """End a run in which no group has a model, with the first reason that is known."""
+    """End a run in which no group has a model, with the first known reason."""
     group, outcome = next((group, one) for group, one in enumerate(outcomes) if one.failure)
     first = outcome.dropped[0] if outcome.dropped else None
     why = f"; the reply of {first.user} in round {first.round} was dropped: {first.reason}" if first else ""
@@ -170,7 +175,7 @@ def _model(found: ArrayRecord, reference: Arrays) -> Arrays:
 
 
 def _finish(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outcome], progress: Progress) -> RunResult:
-    """Votes, certificate and report of what was trained."""
+    """Vote, certify and write the report."""
     config, subject = planned.config, planned.subject
     ensemble = _ensemble(planned, run_directory, outcomes)
     if not ensemble.model_keys():
@@ -191,15 +196,18 @@ def _finish(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outco
 
 
 def _ensemble(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outcome]) -> Ensemble:
-    """The trained groups; those of the same clients share a model, and each has a file of its own."""
+    """The trained groups; groups of the same clients share a model, but each has its own file."""
     config, subject, rounds = planned.config, planned.subject, planned.config.recipe.rounds
     told = list(zip(planned.keys, outcomes, strict=True))
     group_of = {key: planned.keys.index(key) for key, outcome in told if key and not outcome.failure}
-    models = {key: run_directory.load_model(group, key) for key, group in group_of.items()}
     keys = [key if key in group_of else None for key in planned.keys]
+
+    def load(key: str) -> Arrays:
+        return run_directory.load_model(group_of[key], key)
+
     for group, key in enumerate(keys):
         if key and group != group_of[key]:
-            run_directory.write_model(group, key, models[key])
+            run_directory.write_model(group, key, load(key))
     return Ensemble(
         grouping=planned.grouping,
         recipe=config.recipe,
@@ -207,9 +215,9 @@ def _ensemble(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Out
         input_dtype=subject.input_dtype,
         num_labels=subject.num_labels,
         keys=tuple({rounds: key} if key else None for key in keys),
-        load=models.__getitem__,
+        load=load,
         failures={group: outcome.failure for group, outcome in enumerate(outcomes) if outcome.failure},
-        diverged=frozenset(group for group, key in enumerate(keys) if key and not is_finite(models[key])),
+        diverged=frozenset(group for group, outcome in enumerate(outcomes) if not outcome.finite),
         trained=len({key for key, outcome in told if key in group_of and not outcome.reused}),
         reused=len({key for key, outcome in told if outcome.reused}),
     )

@@ -6,14 +6,14 @@ The files::
     manifest.json        versions, digests, the guarantee, and the key of every group's model
     groups.json          user ids of each group
     models/              one safetensors file for each group that has a model
-    dropped/             replies of each group's clients that were not used, where clients are real ones
+    dropped/             replies from each group's clients that were not used (real clients only)
     votes.npy            groups x inputs; -1 where a group casts no vote
     truth.npy            true labels of the test inputs
     certificate.npz/.csv label, level and abstention of each test input
     curve.csv            certified accuracy for every m
-    rounds.csv           the same along the rounds, where the recipe asks for it
-    summary.json         the figures in short
-    ranks.npz            how the models rank the labels, where a certificate needs it
+    rounds.csv           the same by round, if the recipe asks for it
+    summary.json         the main figures
+    ranks.npz            how the models rank the labels, if a certificate needs it
     samples.json         some test inputs with their votes, for the report
     inputs.npy           the values of those inputs
     figures/, report.html
@@ -52,7 +52,7 @@ class RunDirectory:
 
     @classmethod
     def claim(cls, path: Path, config: Config) -> "RunDirectory":
-        """A directory for this configuration: new, or begun by the same configuration before."""
+        """Claim a directory for this configuration: a new one, or one begun with the same configuration."""
         run = cls(writable_directory(path))
         recorded = path / "config.json"
         if recorded.exists():
@@ -68,14 +68,14 @@ class RunDirectory:
 
     @classmethod
     def prepared(cls, path: Path) -> "RunDirectory":
-        """A directory that a configuration claimed, its run finished or not."""
+        """Open a claimed directory, whether or not its run is finished."""
         if not (path / "config.json").exists():
             raise InputError(f"{path} is not a run directory (no config.json); `flcert run --prepare` makes one")
         return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """The directory of a finished run."""
+        """Open the directory of a finished run."""
         if not (path / "manifest.json").exists():
             begun = (path / "config.json").exists()
             state = "holds a run that is not finished; run it again" if begun else "is not a run directory"
@@ -87,9 +87,9 @@ class RunDirectory:
         return self.path / "models" / f"group-{group:05d}.safetensors"
 
     def adopt_model(self, group: int, key: str, store: Store) -> None:
-        """Link (or copy) a model from the store, unless the right one is here."""
+        """Link (or copy) a model from the store, unless it is already here."""
         target = self.model(group)
-        if not self._holds(target, key):
+        if self._stored(target, key) is None:
             with replacing(target) as temporary:
                 _link_or_copy(store.path(key), temporary)
 
@@ -97,12 +97,12 @@ class RunDirectory:
         """Write a group's model."""
         write_atomic(self.model(group), pack(arrays, key))
 
-    def has_model(self, group: int, key: str) -> bool:
-        """Whether the model of this key is here, undamaged."""
-        return self._holds(self.model(group), key)
+    def stored_model(self, group: int, key: str) -> Arrays | None:
+        """The model of this key, if it is here and undamaged."""
+        return self._stored(self.model(group), key)
 
     def write_dropped(self, group: int, dropped: Sequence[DroppedReply]) -> None:
-        """Write which replies of a group's clients were not used, and why."""
+        """Write which replies from a group's clients were not used, and why."""
         write_json(self._dropped(group), DroppedReplies(dropped=tuple(dropped)).model_dump(mode="json"))
 
     def dropped(self, group: int) -> tuple[DroppedReply, ...]:
@@ -114,7 +114,7 @@ class RunDirectory:
         return self.path / "dropped" / f"group-{group:05d}.json"
 
     def load_model(self, group: int, key: str) -> Arrays:
-        """A group's model, if its file is what the manifest says."""
+        """Load a group's model, and check that the file holds what its key says."""
         try:
             return unpack(self.model(group).read_bytes(), key)
         except OSError as error:
@@ -143,7 +143,7 @@ class RunDirectory:
         return self._read(Manifest)
 
     def summary(self) -> Summary:
-        """The figures in short."""
+        """The main figures."""
         return self._read(Summary)
 
     def samples(self) -> Samples | None:
@@ -165,7 +165,7 @@ class RunDirectory:
         return self.manifest().guarantee
 
     def evidence(self) -> Evidence:
-        """The votes on the test inputs, with all that the run keeps of them."""
+        """The votes on the test inputs, with group members, and with rankings if the run has them."""
         votes, labels = self.array("votes"), self.manifest().data.labels
         return Evidence.of_votes(votes, labels, self.members(), self.ranks())
 
@@ -182,13 +182,13 @@ class RunDirectory:
         return self._read(GroupIds).groups
 
     def members(self) -> tuple[NDArray[np.int64], ...]:
-        """For each group the positions of its clients, in the order in which groups.json first names them."""
+        """The positions of each group's clients, in the order in which groups.json first names them."""
         position: dict[str, int] = {}
         numbered = [[position.setdefault(user, len(position)) for user in group] for group in self.group_ids()]
         return tuple(np.array(group, dtype=np.int64) for group in numbered)
 
     def array(self, name: str) -> NDArray[np.generic]:
-        """An npy file of the run, by its name without the ending."""
+        """Read an npy file of the run, by its name without the extension."""
         return load_npy(self.path / f"{name}.npy")
 
     def write_array(self, name: str, array: NDArray[np.generic]) -> None:
@@ -258,11 +258,11 @@ class RunDirectory:
         writer.writerows(rows)
         write_atomic(self.path / f"{name}.csv", text.getvalue().encode())
 
-    def _holds(self, target: Path, key: str) -> bool:
+    def _stored(self, target: Path, key: str) -> Arrays | None:
         try:
-            return bool(unpack(target.read_bytes(), key))
+            return unpack(target.read_bytes(), key)
         except (OSError, IntegrityError):
-            return False
+            return None
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
