@@ -77,14 +77,14 @@ def test_a_drawing_by_keyboard_is_predicted(page):
 def test_a_test_input_is_shown_with_the_level_of_the_run_and_the_slider_tells_when_it_falls(page, run_directory):
     sample = RunDirectory.open(run_directory).samples().inputs[-1]
     page.pick(len(page.options()) - 1)
-    assert f"no {sample['level']} of the 60 clients together could have changed this" in page.text("verdict")
-    assert page.text("truth") == f"Its true label is {sample['truth']}."
+    assert f"no {sample.level} of the 60 clients together could have changed this" in page.text("verdict")
+    assert page.text("truth") == f"Its true label is {sample.truth}."
     assert page.find("shown").is_displayed()
     page.slide(sample.level)
     assert page.text("slider-m") == str(sample.level)
-    assert page.text("standing").startswith(f"Proved: whatever {sample['level']} clients did")
+    assert page.text("standing").startswith(f"Proved: whatever {sample.level} clients did")
     page.slide(1)
-    assert page.text("standing").startswith(f"Nothing is proved for {sample['level'] + 1} clients")
+    assert page.text("standing").startswith(f"Nothing is proved for {sample.level + 1} clients")
     mark = page.browser.find_element(By.CSS_SELECTOR, "#curve .mark")
     reach = (len(RunDirectory.open(run_directory).summary().certified_accuracy) - 1) or 1
     assert float(mark.get_attribute("x1")) == pytest.approx(78 + 620 * sample.level / reach)
@@ -98,7 +98,7 @@ def test_the_slider_names_who_could_take_over(page, run_directory):
     page.slide(sample.level + 1)
     (taken, *_) = page.find("votes").find_elements(By.CLASS_NAME, "taken")
     assert taken.text.split()[0] == str(sample.votes[1][0])
-    assert f"from {sample['level'] + 1}" in taken.text
+    assert f"from {sample.level + 1}" in taken.text
     assert "could take over" in page.text("standing")
 
 
