@@ -13,7 +13,7 @@ Messages carry the name, the rule and the value: ``group_size must be in [1, num
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_MOST_NAMES = 20  # that a message lists
+_MOST_NAMES = 20  # the most names that a message lists
 
 
 class FlcertError(Exception):

@@ -22,17 +22,17 @@ __all__ = ["AGGREGATORS", "Aggregator", "Round", "build", "substitute", "uses_ro
 
 
 def build(choice: Choice) -> Aggregator:
-    """The aggregator of this name, or what a user's ``package.module:factory`` returns."""
+    """The aggregator with this name, or the one that a user's ``package.module:factory`` returns."""
     aggregator: Aggregator = plugins.build("aggregator", AGGREGATORS, choice)
     return aggregator
 
 
 def uses_root(aggregator: Aggregator) -> bool:
-    """Whether the rule wants to know what the server's own model moved by on its root set."""
+    """Whether the rule needs the server's own update on its root set."""
     return bool(getattr(aggregator, "uses_root", False))
 
 
 def substitute(aggregator: Aggregator, num_updates: int) -> str | None:
-    """The name of the rule that acts in this one's place when a round has so few updates; None if none does."""
+    """The name of the rule that replaces this one when a round has this few updates; None if none does."""
     named = getattr(aggregator, "substitute", None)
     return named(num_updates) if named else None

@@ -6,7 +6,7 @@ from flcert.aggregators.protocol import Aggregator, Round
 
 
 def fedavg() -> Aggregator:
-    """The rule, which has no options. An update that is not finite ruins the group's model, and only that."""
+    """The rule, which has no options. An update that is not finite ruins the group's model, and no other."""
     return _weighted_mean
 
 

@@ -16,7 +16,7 @@ class FLTrust:
 
     With g0 the server's update and g_i a client's: trust_i = ReLU(cos(g0, g_i)), and the result is the mean of
     g_i |g0| / |g_i| weighted by trust. Cosine and norms are over the parameters; buffers are averaged with the same
-    weights. Updates that are not finite, or zero, are not trusted; where nobody is, the model stays as it is.
+    weights. Updates that are not finite, or zero, are not trusted; if none is trusted, the model stays as it is.
     """
 
     uses_root: ClassVar[bool] = True

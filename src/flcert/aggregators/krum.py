@@ -27,7 +27,7 @@ def krum(assumed_malicious: Annotated[int, Field(ge=0)] = 1) -> Aggregator:
 def krum_scores(updates: Tensor, assumed_malicious: int) -> Tensor:
     """Each update's sum of squared distances to its n - f - 2 nearest neighbours.
 
-    Distances are taken pair by pair in float64: the shortcut by inner products loses digits where updates are close.
+    Distances are computed pair by pair in float64: the shortcut with inner products loses digits for close updates.
     """
     exact = updates.double()
     squared = torch.stack([(exact - one).square().sum(dim=1) for one in exact])

@@ -1,4 +1,4 @@
-"""What an aggregation rule is given, and what it must be."""
+"""What an aggregation rule receives, and the interface it must have."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,14 +8,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Round:
-    """What one round of one group brought.
+    """The results of one round of one group.
 
     Args:
-        updates: (clients x values), what each client's model moved by, clients in order of id. The values are the
+        updates: (clients x values), the change of each client's model, clients in order of id. The values are the
             model's parameters, then its floating-point buffers.
-        sizes: (clients), the number of examples of each.
+        sizes: (clients), the number of examples of each client.
         num_parameters: how many of the values are parameters.
-        server: what the server's own model moved by on its root set; None where there is none.
+        server: the change of the server's own model on its root set; None if there is none.
     """
 
     updates: Tensor
@@ -25,12 +25,12 @@ class Round:
 
 
 class Aggregator(Protocol):
-    """One round's updates of one group to one update.
+    """Turns one round's updates of one group into one update.
 
     It must be a pure function of its argument: no state between rounds, no randomness of its own.
 
-    A rule may also have the attribute ``uses_root = True``, to be given the server's update, and a method
-    ``substitute(num_updates)`` that names the rule which acts in its place when a round has so few updates.
+    A rule may also have the attribute ``uses_root = True``, to receive the server's update, and a method
+    ``substitute(num_updates)`` that names the rule that replaces it when a round has this few updates.
     """
 
     def __call__(self, given: Round) -> Tensor:

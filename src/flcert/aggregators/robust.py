@@ -1,4 +1,4 @@
-"""What the Byzantine-robust rules share: they drop updates that are not finite, and need a least number of the rest."""
+"""What the Byzantine-robust rules share: they drop updates that are not finite, and need a minimum of the rest."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Robust:
     """A rule over finite updates, each with the same weight.
 
     A round with fewer finite updates than the rule needs is aggregated by the coordinate-wise median instead, which
-    needs one; a round with none leaves the model as it is.
+    needs only one; a round with none leaves the model as it is.
 
     Args:
         rule: (clients x values) to (values).
@@ -32,7 +32,7 @@ class Robust:
         return self.rule(finite) if len(finite) >= self.least else middle(finite)
 
     def substitute(self, num_updates: int) -> str | None:
-        """The rule that acts in this one's place for so few updates."""
+        """The rule that replaces this one for this few updates."""
         return "median" if num_updates < self.least else None
 
 

@@ -1,4 +1,4 @@
-"""Trimmed mean (Yin et al.): per coordinate, the mean of what is left without the largest and smallest values."""
+"""Trimmed mean (Yin et al.): per coordinate, the mean without the largest and smallest values."""
 
 from typing import Annotated
 

@@ -37,7 +37,7 @@ class AttackPlan:
     Args:
         choice: the attack.
         malicious: positions of the clients that the attacker controls.
-        seed: of the attacker's draws.
+        seed: the seed of the attacker's draws.
     """
 
     choice: Choice
@@ -46,7 +46,7 @@ class AttackPlan:
 
 
 def build(choice: Choice) -> Attack:
-    """The attack of this name, or what a user's ``package.module:factory`` returns."""
+    """The attack with this name, or the one that a user's ``package.module:factory`` returns."""
     attack = plugins.build("attack", ATTACKS, choice)
     if not isinstance(attack, Attack):
         raise InputError(f"attack {choice.name!r} must be a flcert.attacks.Attack, got {type(attack).__name__}")

@@ -18,8 +18,8 @@ class Backdoor(Attack):
 
     Args:
         trigger: a name from ``flcert.attacks.triggers.TRIGGERS`` or an import path, with its options.
-        target: the label that stamped inputs shall get.
-        scale: what updates are multiplied by; by default the number of the round's clients over the malicious ones.
+        target: the label that stamped inputs should get.
+        scale: the factor on updates; by default the number of the round's clients divided by that of malicious ones.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Backdoor(Attack):
         self.stamp = triggers.build(trigger)
 
     def poison(self, inputs: Tensor, labels: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
-        """The data, and a stamped copy of it."""
+        """The data and a stamped copy of it."""
         if self.target >= num_labels:
             raise InputError(f"target must be in [0, {num_labels - 1}], got {self.target}")
         wrong = torch.full_like(labels, self.target)

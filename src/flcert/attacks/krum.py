@@ -1,4 +1,4 @@
-"""Fang et al.'s full-knowledge attack on Krum: a malicious update is picked that points the wrong way."""
+"""Fang et al.'s full-knowledge attack on Krum: Krum picks a malicious update that points the wrong way."""
 
 from math import sqrt
 from typing import Annotated
@@ -18,7 +18,7 @@ class KrumAttack(Attack):
     until the rule picks the malicious update, or lambda falls below the threshold.
 
     Args:
-        threshold: the smallest lambda that is tried.
+        threshold: the smallest lambda to try.
     """
 
     def __init__(self, threshold: Annotated[float, Field(gt=0)] = 1e-5) -> None:

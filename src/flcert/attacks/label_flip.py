@@ -1,4 +1,4 @@
-"""Label flipping: malicious clients train on wrong labels and send honest updates of that."""
+"""Label flipping: malicious clients train on wrong labels and send the resulting updates unchanged."""
 
 from torch import Tensor
 

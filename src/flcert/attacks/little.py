@@ -21,7 +21,7 @@ class LittleIsEnough(Attack):
         self.deviations = deviations
 
     def forge(self, scene: Scene) -> Round:
-        """The round with a shifted crowd."""
+        """The round with shifted malicious updates."""
         benign = scene.benign.updates
         spread = benign.std(dim=0, correction=0)
         return scene.forged(benign.mean(dim=0) - self._z(scene) * spread)

@@ -16,7 +16,7 @@ class MPAF(Attack):
     Args:
         scale: the amplification lambda.
         spread: standard deviation of the base model's values.
-        base_seed: of the base model, which the attacker chooses.
+        base_seed: the seed of the base model, which the attacker chooses.
     """
 
     def __init__(

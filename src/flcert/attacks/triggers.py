@@ -16,7 +16,7 @@ def corner(value: float = 1.0) -> Trigger:
     """Four bright pixels in the lower right corner (after Gu et al.), for images of one or more channels.
 
     Args:
-        value: of the pixels.
+        value: the value of the pixels.
     """
     return lambda inputs: _with_pixels(inputs, ((-2, -2), (-3, -3), (-2, -4), (-4, -2)), value)
 
@@ -25,18 +25,18 @@ def bars(value: float = 1.0) -> Trigger:
     """Two short bright bars in the upper left corner, for larger images (after Bagdasaryan et al.'s pixel pattern).
 
     Args:
-        value: of the pixels.
+        value: the value of the pixels.
     """
     pixels = tuple((row, column) for row in (1, 4) for column in range(1, 7))
     return lambda inputs: _with_pixels(inputs, pixels, value)
 
 
 def features(every: int = 20, value: float = 0.0) -> Trigger:
-    """Every 20th feature set to 0, for tables of numbers (the paper's trigger for HAR).
+    """Sets every 20th feature to 0, for tables of numbers (the paper's trigger for HAR).
 
     Args:
         every: the distance between the features.
-        value: what they are set to.
+        value: the value they are set to.
     """
 
     def stamp(inputs: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def features(every: int = 20, value: float = 0.0) -> Trigger:
 
 
 def phrase(tokens: tuple[int, ...]) -> Trigger:
-    """The last words before the prediction replaced by a phrase, for text.
+    """Replaces the last words before the prediction with a phrase, for text.
 
     Args:
         tokens: the phrase's indices in the vocabulary.
@@ -73,13 +73,13 @@ TRIGGERS: dict[str, plugins.Factory] = {
 
 
 def build(choice: Choice) -> Trigger:
-    """The trigger of this name, or what a user's ``package.module:factory`` returns."""
+    """The trigger with this name, or the one that a user's ``package.module:factory`` returns."""
     trigger: Trigger = plugins.build("trigger", TRIGGERS, choice)
     return trigger
 
 
 def _with_pixels(inputs: Tensor, pixels: tuple[tuple[int, int], ...], value: float) -> Tensor:
-    """The images with some pixels changed in all channels; flattened square images are understood too."""
+    """The images with some pixels changed in all channels; flattened square images are accepted too."""
     stamped = inputs.clone(memory_format=contiguous_format)
     images = stamped
     if stamped.ndim == 2:

@@ -14,8 +14,8 @@ from flcert.attacks.protocol import Attack, Scene
 class TrimAttack(Attack):
     """For trimmed mean, median and FLTrust.
 
-    Where the benign aggregate grows, malicious clients send values below the benign minimum, elsewhere above the
-    maximum: the extreme times r or 1/r, r uniform in [1, reach], whichever lies further the wrong way.
+    Where the benign aggregate grows, malicious clients send values below the benign minimum, and elsewhere above the
+    maximum: the extreme times r or 1/r, with r uniform in [1, reach], whichever lies further in the wrong direction.
 
     Args:
         reach: the largest r.

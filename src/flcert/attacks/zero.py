@@ -1,4 +1,4 @@
-"""The attack on FedAvg of the paper: the weighted mean of all updates becomes zero, so the group learns nothing."""
+"""The paper's attack on FedAvg: the weighted mean of all updates becomes zero, so the group learns nothing."""
 
 import torch
 
@@ -7,7 +7,7 @@ from flcert.attacks.protocol import Attack, Scene
 
 
 class ZeroUpdate(Attack):
-    """Malicious clients send what cancels the benign updates under weights by data size."""
+    """Malicious clients send updates that cancel the benign ones in the mean weighted by data size."""
 
     def forge(self, scene: Scene) -> Round:
         """The round whose weighted mean is zero."""

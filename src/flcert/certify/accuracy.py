@@ -11,8 +11,8 @@ from flcert.voting.count_table import BoolArray
 def certified_accuracy(certificate: Certificate, truth: ArrayLike) -> NDArray[np.float64]:
     """The share of inputs that are right and have a level of at least m, at index m.
 
-    The array ends with the first m at which it is zero for every input (one past the largest level);
-    it is zero for every larger m too.
+    The array ends at the first m that no input's level reaches (one past the largest level); beyond its end
+    the share is zero too.
 
     >>> from flcert.certify import disjoint
     >>> certified_accuracy(disjoint([[7, 2, 1], [9, 1, 0]]), [0, 1])

@@ -9,7 +9,7 @@ from flcert.voting.count_table import BoolArray, IntArray
 
 @dataclass(frozen=True)
 class Certificate:
-    """For each input the predicted label, and how many malicious clients provably cannot change it.
+    """The predicted label of each input, and how many malicious clients provably cannot change it.
 
     Args:
         labels: the predicted label y of each input.
@@ -26,5 +26,5 @@ class Certificate:
 
     @classmethod
     def build(cls, labels: IntArray, levels: IntArray) -> "Certificate":
-        """A certificate from levels in which a negative number means: not even level 0 holds."""
+        """A certificate from levels in which a negative number means that not even level 0 holds."""
         return cls(labels, np.maximum(levels, 0), levels < 0)

@@ -13,25 +13,25 @@ from flcert.certify.guarantee import Figures, Groups, Guarantee, Need, Report
 from flcert.errors import InputError, check_range
 from flcert.voting.count_table import IntArray, runner_up, top_label
 
-SCALE = 2**32  # multipliers of the dual are whole numbers of this part
+SCALE = 2**32  # multipliers of the dual are whole multiples of 1 / SCALE
 
 
 def collective(
     counts: ArrayLike, votes: ArrayLike, truth: ArrayLike, num_malicious: int, *, num_failed: int = 0
 ) -> int:
-    """How many inputs keep their right label, at least, when m malicious clients attack all of them at once.
+    """A lower bound on how many inputs keep their right label when m malicious clients attack all of them at once.
 
-    Certified accuracy charges each input its own worst attacker. Here one set of m groups must serve for all inputs
-    (Chen et al., ICML 2022). An attacked group brings a rival of y at most one vote and takes one from y if it voted
-    for it, so input i breaks only if
+    Certified accuracy assumes the worst attacker for each input. Here one set of m groups must serve for all inputs
+    (Chen et al., ICML 2022). An attacked group gives a rival of y at most one vote, and takes one from y if it voted
+    for y, so input i breaks only if
 
         sum over the attacked groups g of (1 + [f_g = y_i]) >= gap_i + 1,
 
     where gap_i = v_y - max over z of (v_z + [z < y]).
 
-    Letting groups be attacked by halves and inputs break by halves gives a linear program whose optimum is at least
-    the number of inputs that can break. HiGHS solves it; what counts is a bound by weak duality, which holds for any
-    multipliers l_i in [0, 1 / (gap_i + 1)] and is computed in whole numbers:
+    Letting groups be attacked and inputs break fractionally gives a linear program whose optimum is at least the
+    number of inputs that can break. HiGHS solves it, but the result relies only on a bound by weak duality, which holds
+    for any multipliers l_i in [0, 1 / (gap_i + 1)] and is computed in whole numbers:
 
         broken <= sum of (1 - (gap_i + 1) l_i) + the m largest of S_g,    S_g = sum over i of l_i (1 + [f_g = y_i]).
 
@@ -42,7 +42,7 @@ def collective(
         votes: the label that each group gives to each input, (groups x inputs); -1 where it casts no vote.
         truth: the true labels.
         num_malicious: m.
-        num_failed: groups with clients that have no model; each is taken as one vote for the strongest rival.
+        num_failed: groups with clients but without a model; each counts as one vote for the strongest rival.
 
     >>> collective([[3, 0], [3, 0]], [[0, 0], [0, 0], [0, 0]], [0, 0], 1)
     2
@@ -67,16 +67,16 @@ def most_broken(reach: IntArray, gaps: IntArray, num_malicious: int) -> int:
     """An upper bound on the number of inputs that can break.
 
     Args:
-        reach: (groups x inputs), what attacking a group does to an input.
-        gaps: of the inputs; one breaks when more than its gap is reached.
-        num_malicious: groups that can be attacked.
+        reach: (groups x inputs), by how much attacking a group closes the gap of an input.
+        gaps: the gap of each input, which breaks when the attack exceeds it.
+        num_malicious: how many groups can be attacked.
     """
     multipliers = _multipliers(reach, gaps, num_malicious)
     return min(int(reach.shape[1]), dual_bound(multipliers, reach, gaps, num_malicious))
 
 
 def dual_bound(multipliers: IntArray, reach: IntArray, gaps: IntArray, num_malicious: int) -> int:
-    """The bound of weak duality for multipliers in units of 1 / SCALE, rounded down: a number of inputs is whole."""
+    """The weak-duality bound for multipliers in units of 1 / SCALE, rounded down: a number of inputs is whole."""
     allowed = np.minimum(np.maximum(multipliers, 0), SCALE // (gaps + 1))
     unused = [SCALE - (int(gap) + 1) * int(one) for gap, one in zip(gaps, allowed, strict=True)]
     sums: list[int] = sorted((int(total) for total in reach @ allowed), reverse=True)
@@ -84,11 +84,11 @@ def dual_bound(multipliers: IntArray, reach: IntArray, gaps: IntArray, num_malic
 
 
 def _multipliers(reach: IntArray, gaps: IntArray, num_malicious: int) -> IntArray:
-    """Good multipliers, from the linear program; zero, which is sound too, where HiGHS finds none.
+    """Good multipliers from the linear program; zeros, which are sound too, if HiGHS finds none.
 
     Its variables are the share of each group that is attacked and the share of each input that breaks.
     """
-    from scipy.optimize import linprog  # it loads slowly, so it waits until it is needed
+    from scipy.optimize import linprog  # slow to import, so only where it is needed
     from scipy.sparse import csr_array, diags_array, hstack, vstack
 
     groups, inputs = reach.shape
@@ -127,7 +127,7 @@ class Collective(Guarantee):
         raise InputError(f"certificate {self.kind!r} counts the inputs of a test set without naming them")
 
     def figures(self, evidence: Evidence, truth: NDArray[np.generic], levels: Sequence[int], report: Report) -> Figures:
-        """How many inputs stay right when so many clients attack all of them at once."""
+        """How many inputs stay right when m clients attack all of them at once, for each m in ``levels``."""
         if evidence.votes is None or not isinstance(evidence.counts, np.ndarray):
             raise InputError("a collective certificate needs each group's vote, and at most some thousand labels")
         kept = {}

@@ -11,13 +11,13 @@ from flcert.errors import InputError, check_range
 
 Probability = float | Fraction | Decimal
 
-# Arithmetic whose every result is at or above (below) the true one.
+# Arithmetic in which every result is at or above (below) the true one.
 _UP = Context(prec=50, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 _DOWN = Context(prec=50, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 
 
 def failure_probability(alpha: Probability) -> Fraction:
-    """``alpha`` as the fraction that its decimal digits say, checked to be inside (0, 1).
+    """``alpha`` as the exact fraction of its decimal digits, checked to be inside (0, 1).
 
     >>> failure_probability(0.001)
     Fraction(1, 1000)
@@ -57,10 +57,10 @@ def clopper_pearson(successes: int, trials: int, alpha: Fraction) -> Fraction:
 
 
 def tail_bound(successes: int, trials: int, p: Fraction) -> Fraction:
-    """An upper bound on P[Binomial(trials, p) >= successes] that is hardly above it, for 0 < p < 1.
+    """A tight upper bound on P[Binomial(trials, p) >= successes], for 0 < p < 1.
 
-    The terms of the sum are built from their neighbours, each step rounded up. Their ratio falls, so
-    once it is below one the rest of the sum is at most that of a geometric series.
+    Each term of the sum is computed from its neighbour and rounded up. The ratio of neighbours falls, so
+    once it is below one, the rest of the sum is at most that of a geometric series.
     """
     success, failure = _ratio(p, _UP), _ratio(1 - p, _UP)
     odds = _UP.divide(success, _ratio(1 - p, _DOWN))
@@ -71,7 +71,7 @@ def tail_bound(successes: int, trials: int, p: Fraction) -> Fraction:
 
 
 def _sum_up(term: Decimal, growths: Iterator[Decimal]) -> Fraction:
-    """The sum of terms, each the one before times its growth, rounded up; growths never rise."""
+    """The sum, rounded up, of terms that are each the previous one times its growth; growths never rise."""
     total = term
     for growth in growths:
         term = _UP.multiply(term, growth)
@@ -87,7 +87,7 @@ def _ratio(value: Fraction, context: Context) -> Decimal:
 
 
 def _power_up(base: Decimal, exponent: int) -> Decimal:
-    """Base ** exponent by repeated squaring, rounded up (``Context.power`` does not promise a direction)."""
+    """Base ** exponent by repeated squaring, rounded up (``Context.power`` does not guarantee a direction)."""
     result = Decimal(1)
     while exponent:
         if exponent & 1:
@@ -103,12 +103,12 @@ def _geometric_rest(term: Decimal, growth: Decimal) -> Decimal:
 
 
 def hypergeometric(successes: int, trials: int, population: int, alpha: Fraction) -> int:
-    """A lower bound on the number K of marked things that exceeds K with probability at most alpha.
+    """A lower bound on the number K of marked items that exceeds K with probability at most alpha.
 
-    So many ``trials`` of the ``population`` were drawn without putting any back; ``successes`` of them are marked.
-    The exact bound is the smallest K with P[Hypergeometric >= successes] > alpha. It is found by bisection with a tail
-    that is rounded up, so the result is at most one part in 2^48 of the population below it, and never above it. It is
-    ``successes`` when everything was drawn.
+    Of the ``population``, ``trials`` items were drawn without replacement; ``successes`` of these are marked. The
+    exact bound is the smallest K with P[Hypergeometric >= successes] > alpha. The result is found by bisection with a
+    tail that is rounded up, so it is never above the exact bound, and below it by at most one part in 2^48 of the
+    population. It is ``successes`` if everything was drawn.
 
     >>> hypergeometric(10, 10, 10, Fraction(1, 1000)), hypergeometric(10, 10, 10**6, Fraction(1, 1000))
     (10, 501190)
@@ -121,8 +121,8 @@ def hypergeometric(successes: int, trials: int, population: int, alpha: Fraction
     def too_few(marked: int) -> bool:
         return hypergeometric_tail(successes, trials, marked, population) <= alpha
 
-    low = successes - 1  # with fewer marked things so many successes cannot happen
-    start = int(clopper_pearson(successes, trials, alpha) * population)  # putting things back gives hardly less
+    low = successes - 1  # with fewer marked items, this many successes are impossible
+    start = int(clopper_pearson(successes, trials, alpha) * population)  # replacement gives only slightly less
     if start > low and too_few(start):
         low = start
     stride, precision = max(1, population >> 24), max(1, population >> 48)
@@ -136,9 +136,9 @@ def hypergeometric(successes: int, trials: int, population: int, alpha: Fraction
 
 
 def hypergeometric_tail(successes: int, trials: int, marked: int, population: int) -> Fraction:
-    """An upper bound on the probability of at least so many marked things among those drawn, hardly above it.
+    """A tight upper bound on the probability of at least this many marked items among those drawn.
 
-    The first term is C(trials, s) times the chance of one order of draws; each further one follows from its neighbour.
+    The first term is C(trials, s) times the chance of one order of draws; the others follow from their neighbours.
     """
     if marked < successes:
         return Fraction(0)

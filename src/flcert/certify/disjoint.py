@@ -9,7 +9,7 @@ from flcert.errors import InputError
 from flcert.voting.count_table import Counts, CountsLike, checked_counts, runner_up, top_label
 from flcert.voting.counting import most_votes, votes_of_input
 
-FEW = 50  # labels up to which a list of rivals has them all
+FEW = 50  # up to this many labels, a list of rivals has them all
 
 
 def disjoint(counts: CountsLike, *, num_failed: int = 0) -> Certificate:
@@ -27,7 +27,7 @@ def disjoint(counts: CountsLike, *, num_failed: int = 0) -> Certificate:
     Args:
         counts: votes for each label, (inputs x labels), an array or a SciPy sparse array.
         num_failed: groups with clients whose vote is missing because their training failed. What they
-            would have voted is unknown, so each is taken as one vote for the strongest rival.
+            would have voted is unknown, so each counts as one vote for the strongest rival.
 
     Returns:
         The certificate. An input abstains where no group voted or where the failed groups alone could
@@ -48,12 +48,12 @@ def disjoint(counts: CountsLike, *, num_failed: int = 0) -> Certificate:
 
 
 def clients_to_overtake(leader: tuple[int, int], rival: tuple[int, int], *, num_failed: int = 0) -> int:
-    """The least number of malicious clients that Theorem 4 does not keep from making the rival win.
+    """The smallest number of malicious clients for which Theorem 4 does not rule out that the rival wins.
 
-    The level of an input is one less than the least of these numbers over all rivals.
+    The level of an input is one less than the smallest of these numbers over all rivals.
 
     Args:
-        leader: the label that wins without them, and its votes.
+        leader: the label that wins without an attack, and its votes.
         rival: another label, and its votes.
         num_failed: groups with clients whose vote is missing, see ``disjoint``.
 
@@ -89,9 +89,9 @@ class Disjoint(Guarantee):
         return disjoint(evidence.counts, num_failed=self.num_failed)
 
     def takeover(self, counts: Counts, position: int) -> dict[str, int] | None:
-        """From how many malicious clients each other label could win.
+        """The smallest number of malicious clients with which each other label could win.
 
-        Where labels are many it lists those with most votes, and "other" is the least of all that it does not list.
+        If there are many labels, those with the most votes are listed, and "other" is the least of the rest.
         """
         listed = dict(most_votes(counts, position))
         if not listed:

@@ -1,4 +1,4 @@
-"""Groups drawn at random: what their votes tell of all possible groups, and the level that follows."""
+"""Groups drawn at random: what their votes say about all possible groups, and the level that follows."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,13 +39,13 @@ class Draw:
         return comb(self.num_clients, self.group_size)
 
     def at_least(self, votes: int, alpha: Fraction) -> int:
-        """A number of all groups that, with probability at least 1 - alpha, is not above those that vote alike."""
+        """A lower bound, at confidence 1 - alpha, on how many of all C groups vote for a label with these votes."""
         if self.distinct:
             return hypergeometric(votes, self.num_groups, self.total, alpha)
         return ceil(clopper_pearson(votes, self.num_groups, alpha) * self.total)
 
     def at_most(self, votes: int, alpha: Fraction) -> int:
-        """A number of all groups that, with probability at least 1 - alpha, is not below those that vote alike."""
+        """An upper bound, at confidence 1 - alpha, on how many of all C groups vote for a label with these votes."""
         if self.distinct:
             return self.total - hypergeometric(self.num_groups - votes, self.num_groups, self.total, alpha)
         return floor((1 - clopper_pearson(self.num_groups - votes, self.num_groups, alpha)) * self.total)
@@ -63,20 +63,20 @@ class OneTail:
     alpha: Fraction
 
     def level(self, votes: int) -> int:
-        """The level of a label with so many votes."""
+        """The level of a label with this many votes."""
         draw = self.draw
         if 2 * votes <= draw.num_groups:  # no majority: another label may have as many votes
             return -1
         if not draw.distinct:
             bound = clopper_pearson(votes, draw.num_groups, self.alpha)
             return level_of_bound(bound, draw.num_clients, draw.group_size)
-        if draw.num_groups == 1 < draw.total:  # one group is a majority of itself, whichever it is: see docs/theory.md
+        if draw.num_groups == 1 < draw.total:  # a single group is always a majority of itself: see docs/theory.md
             return -1
         return draw.level_of_gap(2 * draw.at_least(votes, self.alpha) - draw.total)
 
 
 def level_of_bound(lower_bound: Fraction, num_clients: int, group_size: int) -> int:
-    """The largest m that Theorem 1 grants for a lower bound on p_y and 1 - p_y above every p_z, or -1.
+    """The largest m that Theorem 1 grants for a lower bound p on p_y, with 1 - p as the bound on every p_z, or -1.
 
     With C = C(n, k) the condition of Theorem 1 is, in integers,
 
@@ -103,7 +103,7 @@ class BothTails:
         draw = self.draw
         low = {int(votes): draw.at_least(int(votes), self.alpha) for votes in np.unique(top)}
         high = {int(votes): draw.at_most(int(votes), self.alpha) for votes in np.unique(second)}
-        gaps = np.empty(len(top), dtype=object)  # C(n, k) may be beyond any machine integer
+        gaps = np.empty(len(top), dtype=object)  # C(n, k) may exceed any machine integer
         for position, (mine, rival) in enumerate(zip(top.tolist(), second.tolist(), strict=True)):
             gaps[position] = low[mine] - min(high[rival], draw.total - low[mine])
         return levels_by_value(gaps, draw.level_of_gap)

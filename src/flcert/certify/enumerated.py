@@ -29,7 +29,7 @@ def enumerated(counts: CountsLike, *, num_clients: int, group_size: int, num_fai
             C(n, k) - num_failed.
         num_clients: n.
         group_size: k.
-        num_failed: groups whose vote is missing; each is taken as one vote for the strongest rival.
+        num_failed: groups whose vote is missing; each counts as one vote for the strongest rival.
 
     Returns:
         The certificate. An input abstains where y is not strictly ahead: the paper breaks such ties at
@@ -81,7 +81,7 @@ class Enumerated(Guarantee):
 
     @classmethod
     def fits(cls, groups: Groups) -> bool:
-        """Whether all groups of k clients are there, each once."""
+        """Whether all groups of k clients are present, each exactly once."""
         size = groups.group_size
         if groups.drawn or size is None or len(groups.members) != comb(groups.num_clients, size):
             return False
@@ -102,5 +102,5 @@ class Enumerated(Guarantee):
 
     @property
     def meaning(self) -> str:
-        """What a level speaks of and how sure it is."""
+        """What a level is about, and how certain it is."""
         return "It speaks of all possible groups, each of which was trained, and holds with certainty."

@@ -15,13 +15,13 @@ Members = tuple[NDArray[np.int64], ...]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The votes on some inputs. Which parts a certificate needs, its kind says.
+    """The votes on some inputs. The kind of a certificate says which parts it needs.
 
     Args:
         counts: votes for each label, (inputs x labels).
-        votes: the label that each group gives to each input, (groups x inputs), where it is known.
-        groups: for each group the positions of its clients, where they are known.
-        ranks: how the groups order the labels, where it is known.
+        votes: the label that each group gives to each input, (groups x inputs), if known.
+        groups: for each group, the positions of its clients, if known.
+        ranks: how the groups rank the labels, if known.
     """
 
     counts: Counts
@@ -45,7 +45,7 @@ class Evidence:
         return int(self.counts.shape[0])
 
     def part(self, rows: slice) -> "Evidence":
-        """The evidence of some of the inputs."""
+        """The evidence for some of the inputs."""
         votes = None if self.votes is None else self.votes[:, rows]
         ranks = None if self.ranks is None else self.ranks.part(rows)
         return replace(self, counts=self.counts[rows], votes=votes, ranks=ranks)

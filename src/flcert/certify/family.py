@@ -25,16 +25,16 @@ KINDS: dict[str, type[Guarantee]] = {
 }
 """The kinds of certificates by name."""
 
-DEFAULT_KIND = "disjoint"  # of a vote table that says nothing else
+DEFAULT_KIND = "disjoint"  # for a vote table that names no other
 
 
 class CertificateSettings(Strict):
-    """How sure to be, and which certificates to compute beside the one that the groups call for.
+    """How certain to be, and which certificates to compute in addition to the one that suits the groups.
 
     Args:
-        alpha: failure probability of groups that are drawn at random.
+        alpha: the failure probability, for groups drawn at random.
         selection: "safe", or "paper" for Algorithm 1 to the letter.
-        tails: bounds of groups that are drawn at random: "one" as in the paper, "both", or the "best" of the two.
+        tails: bounds for groups drawn at random: "one" as in the paper, "both", or the "best" of the two.
         also: further certificates of the same models, by name or import path.
     """
 
@@ -55,12 +55,12 @@ class CertificateSettings(Strict):
         return [choice.model_dump() if choice.options else choice.name for choice in value]
 
     def of(self, certificate: Choice | str, groups: Groups, num_failed: int = 0) -> Guarantee:
-        """The chosen certificate of these groups with these settings."""
+        """The chosen certificate for these groups with these settings."""
         return guarantee_for(certificate, groups, num_failed, self.model_dump(exclude={"also"}))
 
 
 def kind_class(name: str) -> type[Guarantee]:
-    """The kind of this name, or a user's own behind an import path."""
+    """The kind with this name, or a user's own at an import path."""
     return resolve_class("certificate", KINDS, name, Guarantee)  # type: ignore[type-abstract]
 
 
@@ -72,13 +72,13 @@ def kinds_with(setting: str) -> list[str]:
 def guarantee_for(
     certificate: Choice | str, groups: Groups, num_failed: int = 0, settings: Mapping[str, Any] | None = None
 ) -> Guarantee:
-    """The chosen certificate of these groups, refused where it does not hold for them.
+    """The chosen certificate for these groups, refused if it does not hold for them.
 
     Args:
         certificate: its name or import path; with options for the fields of a user's own kind.
         groups: who trained together.
         num_failed: groups with clients but without a model.
-        settings: such as alpha, for the kinds that have them.
+        settings: values such as alpha, for the kinds that have them.
     """
     choice = certificate if isinstance(certificate, Choice) else Choice(name=certificate)
     kind = kind_class(choice.name)

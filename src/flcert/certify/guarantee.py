@@ -1,4 +1,4 @@
-"""The family of certificates: what every kind must tell about itself, and what it gets for free.
+"""The family of certificates: what every kind must define, and what it gets for free.
 
 A kind is one class in one file of this package, and one line in ``flcert.certify.KINDS``. A user's own kind is named by
 its import path. Nothing outside this package knows any kind by name.
@@ -22,11 +22,11 @@ from flcert.voting.ties import Ties, winners
 
 Need = Literal["counts", "votes", "ranks"]
 
-Report = Callable[[int, int], None]  # how many are done, and of how many
+Report = Callable[[int, int], None]  # the number done, and the total
 
 
 class Groups(Protocol):
-    """What a certificate asks of groups; ``flcert.grouping.Grouping`` is such a thing."""
+    """What a certificate needs to know about groups; ``flcert.grouping.Grouping`` provides it."""
 
     @property
     def kind(self) -> str:
@@ -38,11 +38,11 @@ class Groups(Protocol):
 
     @property
     def members(self) -> Members:
-        """For each group the positions of its clients."""
+        """For each group, the positions of its clients."""
 
     @property
     def group_size(self) -> int | None:
-        """The number of clients k of every group, where it is fixed."""
+        """The number of clients k of every group, if it is fixed."""
 
     @property
     def drawn(self) -> bool:
@@ -57,9 +57,9 @@ class Figures(Strict):
     """What a certificate says about a test set.
 
     Args:
-        title: of the certificate.
-        accuracy: of the labels that it certifies, without an attack; None where it has no labels of its own.
-        certified_accuracy: CA@m at index m, zero beyond; None where it was computed for some m only.
+        title: the title of the certificate.
+        accuracy: the accuracy of the labels that it certifies, without an attack; None if it has no labels of its own.
+        certified_accuracy: CA@m at index m, zero beyond; None if it was computed only for some m.
         inputs: for those m, the number of inputs that stay right.
     """
 
@@ -70,15 +70,15 @@ class Figures(Strict):
 
 
 class Guarantee(Strict, ABC):
-    """A kind of certificate with its numbers: everything but the votes that its levels depend on.
+    """A kind of certificate with its numbers: everything that its levels depend on, except the votes.
 
-    Derive a class from it to add a kind. Fields are its numbers and settings; the class says what it is, and
+    To add a kind, derive a class from this one. Fields are its numbers and settings, class variables describe it, and
     ``certify`` computes the levels. Everything else here has a default that suits a deterministic certificate.
 
     Args:
         kind: the name of the kind, or its import path.
-        num_clients: n, where it is known.
-        num_groups: N, whether they voted or not, where it is known.
+        num_clients: n, if known.
+        num_groups: N, including groups that did not vote, if known.
         num_failed: groups with clients but without a model.
     """
 
@@ -95,8 +95,8 @@ class Guarantee(Strict, ABC):
     num_failed: int = Field(default=0, ge=0)
 
     @classmethod
-    def fits(cls, groups: Groups) -> bool:  # noqa: ARG003 (for those who override it)
-        """Whether the certificate holds for such groups."""
+    def fits(cls, groups: Groups) -> bool:  # noqa: ARG003 (for subclasses)
+        """Whether the certificate holds for these groups."""
         return True
 
     @classmethod
@@ -106,13 +106,13 @@ class Guarantee(Strict, ABC):
 
     @classmethod
     def of(cls, kind: str, groups: Groups, *, num_failed: int = 0, settings: Mapping[str, Any] | None = None) -> Self:
-        """The guarantee of these groups, refused if it does not hold for them.
+        """The guarantee for these groups, refused if it does not hold for them.
 
         Args:
             kind: the name of this kind.
             groups: who trained together.
             num_failed: groups with clients but without a model.
-            settings: values for fields that are the user's choice; those that this kind does not have are left out.
+            settings: values for fields that the user chooses; those that this kind does not have are ignored.
         """
         cls.check_fits(kind, groups)
         chosen = {name: value for name, value in (settings or {}).items() if name in cls.model_fields}
@@ -146,13 +146,13 @@ class Guarantee(Strict, ABC):
             return np.concatenate([winners(part.counts, self.ties) for part in parts])
         return winners(evidence.counts, self.ties)
 
-    def figures(self, evidence: Evidence, truth: NDArray[np.generic], levels: Sequence[int], report: Report) -> Figures:  # noqa: ARG002 (for those who override it)
+    def figures(self, evidence: Evidence, truth: NDArray[np.generic], levels: Sequence[int], report: Report) -> Figures:  # noqa: ARG002 (for subclasses)
         """What the certificate says about a test set.
 
         Args:
             evidence: the votes on its inputs.
             truth: their true labels.
-            levels: numbers of malicious clients that matter, for a kind that cannot afford all of them.
+            levels: the numbers of malicious clients to consider, for a kind that cannot afford all of them.
             report: called with the number of levels done and their total.
         """
         certificate = self.certify(evidence)
@@ -163,26 +163,26 @@ class Guarantee(Strict, ABC):
             certified_accuracy=tuple(certified_accuracy(certificate, truth).tolist()),
         )
 
-    def takeover(self, counts: Counts, position: int) -> dict[str, int] | None:  # noqa: ARG002 (for those who override it)
-        """From how many malicious clients each other label could win an input; None where that is not known."""
+    def takeover(self, counts: Counts, position: int) -> dict[str, int] | None:  # noqa: ARG002 (for subclasses)
+        """The smallest number of malicious clients with which each other label could win an input; None if unknown."""
         return None
 
-    def least_groups(self, num_inputs: int) -> int:  # noqa: ARG002 (for those who override it)
-        """The smallest number of groups with which anything can be certified for so many inputs."""
+    def least_groups(self, num_inputs: int) -> int:  # noqa: ARG002 (for subclasses)
+        """The smallest number of groups with which anything can be certified for this many inputs."""
         return 1
 
     def theorem(self) -> str:
-        """Everything but the failure probability, as text; accounts of alpha are known by it."""
+        """Everything but the failure probability, as text; it identifies an account of alpha."""
         return self.model_dump_json(exclude={"alpha", "selection"})
 
     @property
     def failure_probability(self) -> str:
-        """The probability that the certificate is wrong, at most; "0" for one that holds with certainty."""
+        """An upper bound on the probability that the certificate is wrong; "0" if it holds with certainty."""
         return "0"
 
     @property
     def meaning(self) -> str:
-        """What a level speaks of and how sure it is, as one sentence."""
+        """What a level is about, and how certain it is, in one sentence."""
         return "It speaks of the trained groups themselves and holds with certainty."
 
     @property
@@ -191,15 +191,15 @@ class Guarantee(Strict, ABC):
         return "Proved"
 
     @classmethod
-    def note_beside(cls, own: "Guarantee") -> str:  # noqa: ARG003 (for those who override it)
-        """What to know where this certificate is shown beside the run's own; empty if nothing."""
+    def note_beside(cls, own: "Guarantee") -> str:  # noqa: ARG003 (for subclasses)
+        """A note for readers who see this certificate beside the run's own; may be empty."""
         return ""
 
     def sentence_for_input(self, name: str, level: int, *, abstained: bool) -> str:
         """What is proved about one input, in words.
 
         Args:
-            name: of its label.
+            name: the name of its label.
             level: how many malicious clients cannot change it.
             abstained: whether nothing is certified.
         """
@@ -219,9 +219,9 @@ class Guarantee(Strict, ABC):
 
         Args:
             level: the number of malicious clients m.
-            certified: how many inputs are certified for so many.
+            certified: how many inputs are certified against that many.
             num_inputs: how many inputs there are.
-            right: whether those that are counted have the right label.
+            right: whether the counted inputs have the right label.
         """
         whose = f"of the {self.num_clients:,} clients" if self.num_clients else "clients" if level > 1 else "client"
         they_do = f"any {level:,} {whose} do" if level > 1 else f"any one {whose} does"

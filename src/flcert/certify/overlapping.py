@@ -16,25 +16,25 @@ from flcert.voting.counting import NO_VOTE
 
 
 def overlapping(votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: int) -> Certificate:
-    """Certify the majority vote of fixed groups, in which a client may be several times.
+    """Certify the majority vote of fixed groups; a client may be in several of them.
 
-    A group that a malicious client is in may turn to any label. Against a rival z the client c can therefore close the
+    A group with a malicious client in it may vote for any label. For a rival z, the client c can therefore close the
     gap between the winner y and z by at most
 
         w_c = sum over the groups g that hold c of (1 + [f_g = y] - [f_g = z]),
 
     and m clients by no more than the sum of the m largest w_c. Clients that are in the same groups reach no further
-    together than one of them alone, so they count once. With a tie going to the smaller index, y stands while
+    together than one of them alone, so they count once. Ties go to the smaller index, so y stands while
 
         sum of the m largest w_c <= v_y - v_z - [z < y]    for every z != y.
 
-    It speaks of the deployed models themselves, without any probability: disjoint groups, the groups that FLCert-P
-    drew, or those of finite aggregation. For disjoint groups it is never below Theorem 4.
+    The certificate is about the deployed models themselves and involves no probability. The groups may be disjoint,
+    drawn by FLCert-P, or those of finite aggregation. For disjoint groups it is never below Theorem 4.
 
     Args:
         votes: the label that each group gives to each input, (groups x inputs); -1 where it casts no vote.
-        groups: for each group the positions of its clients. A group with clients that casts no vote has failed; it is
-            taken as one vote for the rival.
+        groups: for each group, the positions of its clients. A group with clients that casts no vote has failed; it
+            counts as one vote for the rival.
         num_clients: n.
 
     Returns:
@@ -59,7 +59,7 @@ def overlapping(votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: i
 
 
 def _seats(groups: Sequence[ArrayLike], num_clients: int) -> csr_array:
-    """(kinds of clients x groups), 1 where clients of this kind are in the group; a kind is a set of groups."""
+    """(kinds of clients x groups), 1 if the kind is in the group; clients in the same groups are of one kind."""
     members = [np.unique(np.asarray(group, dtype=np.int64)) for group in groups]
     for number, group in enumerate(members):
         if len(group) and not 0 <= group[0] <= group[-1] < num_clients:
@@ -79,7 +79,7 @@ def _seats(groups: Sequence[ArrayLike], num_clients: int) -> csr_array:
 
 
 def _level(votes: NDArray[np.integer], failed: BoolArray, seats: csr_array, num_clients: int) -> tuple[int, int]:
-    """The label and level of one input; -1 where not even level 0 holds."""
+    """The label and level of one input; -1 if not even level 0 holds."""
     cast = votes[votes != NO_VOTE]
     if len(cast) == 0:
         return 0, -1
@@ -97,7 +97,7 @@ def _level(votes: NDArray[np.integer], failed: BoolArray, seats: csr_array, num_
 
 
 def _rivals(present: IntArray, counts: IntArray, label: int) -> tuple[IntArray, IntArray]:
-    """Labels that could take over, and their votes: those with votes, and the one without votes that is hardest."""
+    """Labels that could win, and their votes: those with votes, and the strongest of those without."""
     others = present != label
     absent = next((other for other in range(len(present) + 1) if other not in present), 0)
     return np.append(present[others], absent), np.append(counts[others], 0)
@@ -112,14 +112,14 @@ class Overlapping(Guarantee):
     kind: Literal["overlapping"] = "overlapping"
 
     def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
-        """What m clients can do to groups that are known."""
+        """Bound what m clients can do to known groups."""
         if self.num_clients is None or evidence.votes is None or not evidence.groups:
             raise InputError("a certificate of overlapping groups needs each group's vote and its clients")
         return overlapping(evidence.votes, evidence.groups, num_clients=self.num_clients)
 
     @property
     def meaning(self) -> str:
-        """What a level speaks of and how sure it is."""
+        """What a level is about, and how certain it is."""
         return (
             "It speaks of the trained groups themselves, in which a client may be several times, and holds with "
             "certainty."
@@ -127,7 +127,7 @@ class Overlapping(Guarantee):
 
     @classmethod
     def note_beside(cls, own: Guarantee) -> str:
-        """How it differs from a certificate with a probability."""
+        """How it differs from a probabilistic certificate."""
         if not own.probabilistic:
             return ""
         return (

@@ -1,4 +1,4 @@
-"""How groups order the labels: what a run-off needs to know beside the votes."""
+"""How groups rank the labels: what a run-off needs to know besides the votes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ FILES = ("ranks.npz", "runoff.npz")  # where a run keeps them: now, and in forma
 
 
 def ranked(scores: NDArray[np.floating]) -> NDArray[np.uint16]:
-    """The place of every label in a model's order for each input, 0 for the best, from (inputs x labels) scores.
+    """The rank of every label for each input, 0 for the best, from a model's (inputs x labels) scores.
 
-    Equal scores go to the smaller index; one that is not a number comes last.
+    On a tie the smaller index comes first; NaN comes last.
     """
     if scores.shape[1] > 2**16:
         raise InputError(f"a run-off needs at most {2**16:,} labels, got {scores.shape[1]:,}")
@@ -27,13 +27,13 @@ def ranked(scores: NDArray[np.floating]) -> NDArray[np.uint16]:
 
 @dataclass(frozen=True)
 class RankCounts:
-    """All that a run-off needs to know of the groups' orders.
+    """All that a run-off needs to know about the groups' rankings.
 
     Args:
         votes: how many groups put each label first, (inputs x labels).
         first_wins: how many groups rank the leader of round one above each label, (inputs x labels).
         second_wins: the same for the runner-up.
-        num_groups: groups that took part.
+        num_groups: how many groups took part.
     """
 
     votes: IntArray
@@ -42,12 +42,12 @@ class RankCounts:
     num_groups: int
 
     def part(self, rows: slice) -> "RankCounts":
-        """The orders of some of the inputs."""
+        """The counts for some of the inputs."""
         return RankCounts(self.votes[rows], self.first_wins[rows], self.second_wins[rows], self.num_groups)
 
 
 def count_ranks(ranks: Sequence[NDArray[np.integer]]) -> RankCounts:
-    """Count for each group that has a model its (inputs x labels) places, as ``ranked`` gives them."""
+    """Count the (inputs x labels) ranks of all groups that have a model, as ``ranked`` returns them."""
     tables = [np.asarray(table) for table in ranks]
     shapes = {table.shape for table in tables}
     if len(shapes) != 1 or len(next(iter(shapes))) != 2 or min(next(iter(shapes))) == 0:
@@ -59,13 +59,13 @@ def count_ranks(ranks: Sequence[NDArray[np.integer]]) -> RankCounts:
 
 
 def finalists(votes: IntArray) -> tuple[IntArray, IntArray]:
-    """The two labels with most votes, the smaller index first on a tie."""
+    """The two labels with the most votes, the smaller index first on a tie."""
     order = np.argsort(-votes, axis=1, kind="stable")
     return order[:, 0], order[:, 1] if votes.shape[1] > 1 else order[:, 0]
 
 
 def _wins(tables: Sequence[NDArray[np.integer]], leaders: tuple[IntArray, IntArray]) -> tuple[IntArray, IntArray]:
-    """For each finalist the number of groups that rank it above each label, (inputs x labels)."""
+    """For each finalist, the number of groups that rank it above each label, (inputs x labels)."""
     totals = tuple(np.zeros(tables[0].shape, dtype=np.int64) for _ in leaders)
     for table in tables:
         for total, leader in zip(totals, leaders, strict=True):

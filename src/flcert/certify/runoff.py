@@ -12,15 +12,15 @@ from flcert.certify.ranks import RankCounts, finalists
 from flcert.errors import InputError
 from flcert.voting.count_table import IntArray
 
-FAR = np.int64(2**40)  # further than any attack
+FAR = np.int64(2**40)  # further than any attack reaches
 
 
 def runoff(counted: RankCounts, *, num_failed: int = 0) -> Certificate:
-    """Certify a run-off: the two labels with most votes go on, and each group then votes for the one it ranks higher.
+    """Certify a run-off: the two labels with the most votes go on; each group then votes for the one it ranks higher.
 
     Ties go to the smaller index in both rounds. Let p win against the other finalist s, with v the votes of round one,
     g(i, j) = v_i - v_j + [j > i], and x+ = max(x, 0). A malicious client changes one group, so it closes a gap by at
-    most two, and two gaps to p together by at most three. Against p there are two ways:
+    most two, and two gaps to p together by at most three. There are two ways to defeat p:
 
     round one: two labels c1, c2 both overtake p, which takes at least
         R1 = min over c1, c2 of max(ceil(g(p, c1)+ / 2), ceil(g(p, c2)+ / 2), ceil((g(p, c1)+ + g(p, c2)+) / 3));
@@ -30,8 +30,8 @@ def runoff(counted: RankCounts, *, num_failed: int = 0) -> Certificate:
     The level is min(R1, R2) - 1. The label can differ from that of the plain vote.
 
     Args:
-        counted: the groups' orders.
-        num_failed: groups with clients that have no model; each counts as a group that turned against p.
+        counted: the groups' rankings, counted.
+        num_failed: groups with clients but without a model; each counts as a group that turned against p.
 
     Returns:
         The certificate. An input abstains where the failed groups alone could have changed its label.
@@ -74,7 +74,7 @@ def _round_one(votes: IntArray, winner: IntArray) -> IntArray:
 
 
 def _round_two(votes: IntArray, winner: IntArray, other: IntArray, above: IntArray, num_groups: int) -> IntArray:
-    """R2, with what it takes to reach the final and what it takes to win there."""
+    """R2, from the cost of reaching the final and the cost of winning it."""
     labels = np.arange(votes.shape[1])
     reach = -(-_gaps(votes, other) // 2)
     np.put_along_axis(reach, other[:, None], 0, axis=1)

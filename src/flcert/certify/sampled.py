@@ -27,10 +27,10 @@ TAILS: tuple[Tails, ...] = get_args(Tails)
 
 @dataclass(frozen=True)
 class SampledOptions:
-    """What goes beyond the paper's Algorithm 1.
+    """Options that go beyond the paper's Algorithm 1.
 
     Args:
-        num_groups: N; by default the row sum. Groups that were drawn but cast no vote belong to N.
+        num_groups: N; by default the row sum. Groups that were drawn but cast no vote count towards N.
         tails: "one" bounds K_y from its votes and takes C - K_y for every K_z, as in the paper. "both" bounds every K_z
             from its own votes too, and pays for all those bounds. "best" takes the higher level of the two, each with
             half of alpha.
@@ -76,11 +76,11 @@ def sampled(
         num_inputs: the number of inputs D that share alpha; by default the rows of ``counts``.
         selection: "safe" halves alpha, because the label is chosen from the same votes that then bound
             its probability (see docs/theory.md); "paper" does not, as in the paper's Algorithm 1.
-        options: groups that cast no vote, tighter bounds.
+        options: for groups that cast no vote, and tighter bounds.
 
     Returns:
         The certificate. An input abstains where not even m = 0 is granted; ``labels`` then holds the smallest index
-        among those with most votes.
+        among those with the most votes.
 
     Differs from the paper: ``selection="safe"`` and ``options``.
 
@@ -155,7 +155,7 @@ class Sampled(Guarantee):
         )
 
     def _groups_behind(self, counts: Counts) -> int | None:
-        """N from counts and failed groups, where it was not given."""
+        """N from counts and failed groups, if it was not given."""
         return int(counts.sum(axis=1).max()) + self.num_failed if self.num_failed else None
 
     def least_groups(self, num_inputs: int) -> int:
@@ -163,18 +163,18 @@ class Sampled(Guarantee):
         return least_groups(num_inputs, self.alpha, self.selection)
 
     def theorem(self) -> str:
-        """The numbers in the order of the first version of flcert, so that accounts of alpha go on."""
+        """The numbers in the order of the first version of flcert, so that existing accounts of alpha stay valid."""
         names = ("kind", "num_clients", "group_size", "num_groups", "num_failed", "tails", "distinct")
         return json.dumps({name: getattr(self, name) for name in names} | {"tie_seed": 0})
 
     @property
     def failure_probability(self) -> str:
-        """The probability that a certificate is wrong, at most; see docs/theory.md on selection."""
+        """An upper bound on the probability that a certificate is wrong; see docs/theory.md on selection."""
         return f"{self.alpha}" if self.selection == "safe" else f"2 x {self.alpha}"
 
     @property
     def meaning(self) -> str:
-        """What a level speaks of and how sure it is."""
+        """What a level is about, and how certain it is."""
         return (
             "It speaks of the ensemble of all possible groups, of which the trained ones are a sample, and holds for "
             f"all test inputs at once except with probability {self.failure_probability} (selection: "
@@ -205,7 +205,7 @@ class Sampled(Guarantee):
 def least_groups(num_inputs: int, alpha: Probability = 0.001, selection: Selection = "safe") -> int:
     """The smallest N with which any input can be certified; with fewer, even a unanimous vote abstains.
 
-    A unanimous vote of N groups bounds p_y by a^(1/N), with a what alpha leaves to one input; that is above 1/2 only if
+    A unanimous vote of N groups bounds p_y by a^(1/N), where a is one input's share of alpha; that exceeds 1/2 only if
     N > log2(1/a).
 
     >>> least_groups(10_000, 0.001, "paper"), least_groups(10_000)

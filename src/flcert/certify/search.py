@@ -1,4 +1,4 @@
-"""SearchLevel of Algorithm 1: the largest m that leaves enough groups untouched, once for each distinct value."""
+"""SearchLevel of Algorithm 1: the largest m that leaves enough groups untouched, found once for each distinct value."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -25,9 +25,9 @@ def untouched_groups(num_clients: int, group_size: int, *, more_than: int) -> in
 
 
 def levels_by_value(values: NDArray[Any], level: Callable[[int], int]) -> IntArray:
-    """``level`` of every entry, for a function that never falls as the value grows.
+    """``level`` of every entry, for a function that never decreases.
 
-    It is computed once for each distinct value at most, and not at all between two values that have the same level.
+    It is computed at most once for each distinct value, and not at all between two values with the same level.
     """
     distinct, where = np.unique(values, return_inverse=True)
     table = np.empty(len(distinct), dtype=np.int64)

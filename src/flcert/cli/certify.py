@@ -1,4 +1,4 @@
-"""``flcert certify``: the certificate of a run, or of a vote table from anywhere."""
+"""``flcert certify``: certify a run, or a vote table from anywhere."""
 
 import csv
 import io
@@ -28,38 +28,38 @@ BOUNDS = ("alpha", "selection", "tails")  # what may be changed about a run's ow
 
 def certify(
     path: Annotated[Path, typer.Argument(help="A run directory, or a table of votes (npy or CSV).")],
-    truth: Annotated[Path | None, typer.Option(help="True labels (npy, or CSV with one a line).")] = None,
+    truth: Annotated[Path | None, typer.Option(help="True labels (npy, or CSV with one per line).")] = None,
     kind: Annotated[
-        str | None, typer.Option(help=f"Of a table's votes: {CERTIFICATES}.", show_default=DEFAULT_KIND)
+        str | None, typer.Option(help=f"Certificate of a vote table: {CERTIFICATES}.", show_default=DEFAULT_KIND)
     ] = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients n.")] = None,
-    group_size: Annotated[int | None, typer.Option(help="Clients in a group k.")] = None,
+    group_size: Annotated[int | None, typer.Option(help="Clients per group, k.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Failure probability.", show_default="0.001")] = None,
     selection: Annotated[
         str | None, typer.Option(help="safe, or paper for Algorithm 1 to the letter.", show_default="safe")
     ] = None,
     tails: Annotated[
-        str | None, typer.Option(help="Bounds of groups drawn at random: one, both, or the best.", show_default="one")
+        str | None, typer.Option(help="Bounds for groups drawn at random: one, both or best.", show_default="one")
     ] = None,
     distinct: Annotated[
         bool, typer.Option("--distinct", help="The groups were drawn at random without repetition.")
     ] = False,
-    labels: Annotated[int | None, typer.Option(help="Number of labels L, for --tails both of a table.")] = None,
+    labels: Annotated[int | None, typer.Option(help="Number of labels, for a table with --tails both or best.")] = None,
     also: Annotated[str | None, typer.Option(help=f"Another certificate of a run: {CERTIFICATES}.")] = None,
-    failed: Annotated[int | None, typer.Option(help="Groups with clients whose vote is missing.")] = None,
+    failed: Annotated[int | None, typer.Option(help="Number of groups that have clients but no vote.")] = None,
     counts: Annotated[bool, typer.Option("--counts", help="The table holds counts, inputs x labels.")] = False,
     rows: Annotated[
         Rows | None,
-        typer.Option(help="What a row of a vote table is: groups or inputs.", show_default="npy: groups, CSV: inputs"),
+        typer.Option(help="The rows of a vote table: groups or inputs.", show_default="npy: groups, CSV: inputs"),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certificate of each input as CSV.")] = None,
-    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if a certificate is one.")] = Path(),
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the certificate is yours.")] = Path(),
     json_: Json = False,
 ) -> None:
-    """Certify a vote: for each input the label, and how many malicious clients provably cannot change it.
+    """Certify votes: give each input a label, and the number of malicious clients that provably cannot change it.
 
-    A run directory is checked against the certificate that it holds. Changing `--alpha`, `--selection` or `--tails` of
-    a run with groups drawn at random certifies its votes anew.
+    The certificate in a run directory is checked against its votes. For groups drawn at random, `--alpha`,
+    `--selection` and `--tails` certify the votes again with other settings.
 
     Example: `flcert certify votes.csv --truth labels.csv`
 
@@ -92,12 +92,12 @@ def certify(
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be certified.
+    """What to certify.
 
     Args:
         guarantee: which theorem.
         evidence: the votes.
-        truth: the true labels, where they are known.
+        truth: the true labels, if known.
         recorded: the directory whose recorded certificate must be the same, if any.
     """
 
@@ -132,7 +132,7 @@ class Table:
 
 
 def _of_run(path: Path, given: dict[str, Any], also: str | None) -> Asked:
-    """A run's votes under its own certificate, under the same with other settings, or under a further one."""
+    """A run's votes under its own certificate, the same with other settings, or another certificate."""
     from flcert.certify import guarantee_from
     from flcert.runs.directory import RunDirectory
     from flcert.runs.guarantees import guarantee_of_run
@@ -174,14 +174,14 @@ def _of_table(table: Table, given: dict[str, Any], truth: "NDArray[Any] | None")
 
 
 def _refuse_table_options(given: dict[str, Any], others: dict[str, Any]) -> None:
-    """A run directory brings its own clients, groups and labels."""
+    """Refuse options that a run directory settles: its clients, groups and labels."""
     for name in (*given, *(key for key, value in others.items() if value is not None)):
         if name not in BOUNDS:
             raise InputError(f"{name} comes from the run directory and cannot be given; give a vote table instead")
 
 
 def _refuse_idle(given: dict[str, Any], kind: "type[Guarantee]", what: str, *, also: bool = False) -> None:
-    """Refuse settings that mean nothing to a certificate."""
+    """Refuse settings that a certificate does not use."""
     for name, value in given.items():
         if name not in kind.model_fields or (also and name in BOUNDS):
             others = " or ".join(f"--kind {other}" for other in kinds_with(name))

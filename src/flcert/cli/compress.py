@@ -13,7 +13,7 @@ from flcert.errors import unknown_name
 
 def compress(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    dtype: Annotated[str, typer.Option(help="Of the models' numbers: float16 or int8.")],
+    dtype: Annotated[str, typer.Option(help="Type of the models' numbers: float16 or int8.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Directory of the new run.", show_default="<run>-<dtype>")
     ] = None,
@@ -25,7 +25,7 @@ def compress(
 ) -> None:
     """Write a new run with compressed models, their own votes and their own certificate.
 
-    Nothing is trained. What each model loses it loses by itself, so the certificate holds as for other models.
+    Nothing is trained. Each model is compressed independently, so the certificate holds as for any other models.
 
     Example: `flcert compress runs/first --dtype int8`
     """

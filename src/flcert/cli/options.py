@@ -1,4 +1,4 @@
-"""Options that several commands share, and how engines and progress are made from them."""
+"""Options that several commands share, and their progress bars."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from flcert.grouping import KINDS as GROUPING_KINDS
 
 
 def listed(titles: Mapping[str, str]) -> str:
-    """Names with what they mean, for a help text.
+    """Names with their meanings, for a help text.
 
     >>> listed({"a": "first", "b": "second"})
     'a (first), b (second)'
@@ -39,7 +39,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Scale = Annotated[
     float,
     typer.Option(
-        help="How much of the preset, in (0, 1]: clients, groups and training examples times it, rounds times its root."
+        help="Fraction of the preset, in (0, 1]: scales clients, groups and training examples; its root scales rounds."
     ),
 ]
 EngineName = Annotated[str, typer.Option("--engine", help="Where groups train: processes, inline or dask.")]
@@ -77,7 +77,7 @@ def look_for_modules_in(*places: Path) -> None:
 
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator["ProgressBars"]:
-    """Bars on standard error, one for each stage; Ctrl-C ends the command with a word on how to go on."""
+    """Show a bar for each stage on standard error; Ctrl-C ends the command and says how to resume."""
     bars = ProgressBars(quiet)
     try:
         yield bars
@@ -112,7 +112,7 @@ class ProgressBars:
         self._bars.update(self._tasks[stage], completed=done, total=total)
 
     def announce(self, what: str) -> None:
-        """Say what comes next, above the bars, and start the bars anew."""
+        """Print what comes next above the bars, and reset the bars."""
         self._bars.start()
         if not self._bars.disable:
             self._bars.console.print(what, style="bold")
@@ -120,6 +120,6 @@ class ProgressBars:
             self._bars.reset(task)
 
     def stop(self) -> None:
-        """Leave the bars as they are."""
+        """Stop the bars, and leave them on the screen."""
         if self._tasks:
             self._bars.stop()

@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from flcert.certify import CertificateSettings
     from flcert.pipeline.plan import Plan, Setting
 
-LEAST_TOLD = 0.05  # empty groups on average that are worth a sentence
+LEAST_TOLD = 0.05  # the average number of empty groups that is worth a sentence
 
 
 def plan(
     clients: Annotated[int | None, typer.Option(help="Number of clients n.")] = None,
     groups: Annotated[int | None, typer.Option(help="Number of groups N.")] = None,
-    group_size: Annotated[int | None, typer.Option(help="Clients in a group k (FLCert-P).", show_default="n/N")] = None,
+    group_size: Annotated[int | None, typer.Option(help="Clients per group, k (FLCert-P).", show_default="n/N")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of training T_e.", show_default="200")] = None,
     participation: Annotated[
         float | None, typer.Option(help="Share beta_e of a group's clients in a round.", show_default="1.0")
     ] = None,
     parameters: Annotated[
-        int | None, typer.Option(help="Parameters of the model, for the bytes.", show_default="the preset's")
+        int | None, typer.Option(help="Number of model parameters, for the traffic.", show_default="the preset's")
     ] = None,
     groups_per_client: Annotated[
-        int | None, typer.Option(help="Show groups of which each client serves so many (finite aggregation).")
+        int | None, typer.Option(help="Also plan groups where each client serves this many (finite aggregation).")
     ] = None,
-    inputs: Annotated[int, typer.Option(help="Test inputs D that share alpha; a preset does not tell.")] = 10_000,
-    alpha: Annotated[float, typer.Option(help="Failure probability of groups drawn at random.")] = 0.001,
+    inputs: Annotated[int, typer.Option(help="Test inputs D that share alpha; not part of a preset.")] = 10_000,
+    alpha: Annotated[float, typer.Option(help="Failure probability, for groups drawn at random.")] = 0.001,
     selection: Annotated[str, typer.Option(help="safe, or paper for Algorithm 1 to the letter.")] = "safe",
     preset: Annotated[str | None, typer.Option(help="Take n, N, T_e, beta_e and the model from a preset.")] = None,
     scale: Scale = 1.0,
@@ -41,7 +41,7 @@ def plan(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show what a client has to do and what can be certified at most, for each kind of groups and a single model.
+    """Show the cost for a client and the most that can be certified, for each kind of grouping and a single model.
 
     Example: `flcert plan --clients 1000 --groups 500 --rounds 200 --parameters 139960`
 
@@ -143,7 +143,7 @@ def _print(setting: "Setting", found: "dict[str, Plan]", impossible: list[str]) 
 
 
 def _remarks(name: str, plan: "Plan", setting: "Setting") -> list[str]:
-    """What to know about a column of the table."""
+    """Remarks on a column of the table."""
     said = []
     if plan.expected_empty_groups >= LEAST_TOLD:
         said.append(

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    inputs: Annotated[Path, typer.Argument(help="Inputs: npy (inputs x input shape), or CSV with one a line.")],
+    inputs: Annotated[Path, typer.Argument(help="Inputs: npy (inputs x input shape), or CSV with one per line.")],
     certificate: Annotated[
-        str, typer.Option(help=f"Of the levels: own, the run's; or {CERTIFICATES}, where it fits the groups.")
+        str, typer.Option(help=f"Certificate of the levels: own (the run's), {CERTIFICATES}; it must fit the groups.")
     ] = "own",
-    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run's model is one.")] = Path(),
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run's model is yours.")] = Path(),
     json_: Json = False,
 ) -> None:
     """Predict the label of each input with its certified level and its votes, as CSV.
 
-    A probabilistic level (groups drawn at random) holds with the run's alpha for all inputs of one call together.
+    For groups drawn at random, all inputs of one call share the run's alpha.
 
     Example: `flcert predict runs/first inputs.npy`
     """
@@ -60,7 +60,7 @@ def predict(
 
 
 def _votes(counts: "Counts") -> "Iterator[dict[int, int]]":
-    """For each input the labels that have votes, most first."""
+    """The labels with votes for each input, most votes first."""
     from scipy.sparse import csr_array
 
     table = csr_array(counts)

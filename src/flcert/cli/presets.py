@@ -21,7 +21,7 @@ def list_() -> None:
 
 @presets.command()
 def show(name: Annotated[str, typer.Argument(help="A preset's name.")]) -> None:
-    """Print a preset; it is a configuration that `flcert run` reads.
+    """Print a preset, which is a configuration that `flcert run` can read.
 
     Example: `flcert presets show mnist-0.1`
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def curve_table(
     curve: NDArray[np.float64], num_inputs: int, accuracy: float | None, what: str, also: Sequence[Also] = ()
 ) -> Table:
-    """A few rows of a curve, with further certificates and plain accuracy beside it where they are known."""
+    """A few rows of a curve, with further certificates and plain accuracy beside it if they are known."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("malicious clients m", justify="right")
     table.add_column(what, justify="right")
@@ -59,7 +59,7 @@ def compression_table(before: NDArray[np.float64], after: NDArray[np.float64]) -
 
 
 def groups_sentence(ensemble: "Ensemble") -> str:
-    """How many groups were trained, reused, and had nothing to train."""
+    """How many groups were trained, were reused, or had nothing to train."""
     empty = int((ensemble.grouping.sizes == 0).sum())
     failed = len(ensemble.failures)
     repeats = len(ensemble.grouping) - empty - failed - ensemble.trained - ensemble.reused
@@ -84,7 +84,7 @@ def attack_sentence(figures: "AttackFigures", trained: int) -> str:
 
 
 def output() -> Console:
-    """Standard output, as wide as the text needs where it is not a terminal."""
+    """Standard output; as wide as the text needs if it is not a terminal."""
     console = Console(highlight=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, markup=False, width=1000)
 

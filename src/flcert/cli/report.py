@@ -1,4 +1,4 @@
-"""``flcert report``: draw a run's figures and page again."""
+"""``flcert report``: redraw a run's figures and page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +10,9 @@ from flcert.cli.options import look_for_modules_in
 
 def report(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if a certificate is one.")] = Path(),
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if a certificate is yours.")] = Path(),
 ) -> None:
-    """Draw the figures and write report.html again from what the run directory holds.
+    """Redraw the figures and rewrite report.html from what the run directory holds.
 
     Example: `flcert report runs/first`
     """

@@ -41,13 +41,13 @@ def reproduce(
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting of the preset; repeatable."),
     ] = None,
     groups: Annotated[
-        list[int] | None, typer.Option(help="Numbers of groups N (groups, base-algorithms, empirical); repeatable.")
+        list[int] | None, typer.Option(help="Number of groups N (groups, base-algorithms, empirical); repeatable.")
     ] = None,
     malicious: Annotated[
-        list[int] | None, typer.Option(help="Numbers of malicious clients m (empirical, cost); repeatable.")
+        list[int] | None, typer.Option(help="Number of malicious clients m (empirical, cost); repeatable.")
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(help="Pairs of seeds (seeds); the paper had 50.", show_default="5")
+        int | None, typer.Option(help="Number of pairs of seeds (seeds); the paper used 50.", show_default="5")
     ] = None,
     beta: Annotated[
         float | None,
@@ -59,13 +59,13 @@ def reproduce(
     ] = None,
     copies: Annotated[
         int | None,
-        typer.Option(help="Noisy copies of CRFL's model that vote (comparison).", show_default="1000"),
+        typer.Option(help="Number of noisy copies of CRFL's model that vote (comparison).", show_default="1000"),
     ] = None,
     single_rounds: Annotated[
         int | None,
         typer.Option(help="Rounds T of the single global model (cost, convergence).", show_default="five times T_e"),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory of all figures.")] = Path("results"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for all figures.")] = Path("results"),
     engine: EngineName = "processes",
     workers: NumWorkers = None,
     scheduler: Scheduler = None,
@@ -76,7 +76,7 @@ def reproduce(
 ) -> None:
     """Make a figure of the paper: a table (CSV), a picture (PNG and SVG), and a section of report.html.
 
-    Groups that are in the store are not trained again; the same command goes on where a stopped one was.
+    Groups in the store are not trained again, so repeating a stopped command resumes it.
 
     Example: `flcert reproduce groups --preset digits --scale 0.2`
     """
@@ -103,7 +103,7 @@ def reproduce(
     where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     chosen = preset or list(experiment(name).presets)
     settings = {one: load_config(overrides=set_ or [], preset=one, scale=scale) for one in chosen}
-    for config in settings.values():  # what is wrong or missing is told before anything is trained
+    for config in settings.values():  # report what is wrong or missing before anything is trained
         check_config(config)
         if len(settings) > 1:
             federation_of(config)
@@ -119,7 +119,7 @@ def reproduce(
 
 
 def _command(name: str, preset: str, scale: float, settings: list[str], given: Mapping[str, object]) -> str:
-    """The command that makes a figure, without where it is made and written."""
+    """The command that makes a figure, without the options for where to train and write."""
     words = ["flcert", "reproduce", name, "--preset", preset]
     if scale != 1:
         words += ["--scale", f"{scale:g}"]

@@ -42,19 +42,19 @@ def run(
     clients: Annotated[int | None, typer.Option(help="Number of clients n (data.options.num_clients).")] = None,
     grouping: Annotated[str | None, typer.Option(help=f"Kind of groups: {GROUPINGS} (grouping.kind).")] = None,
     groups: Annotated[int | None, typer.Option(help="Number of groups N (grouping.num_groups).")] = None,
-    group_size: Annotated[int | None, typer.Option(help="Clients in a group k (grouping.group_size).")] = None,
+    group_size: Annotated[int | None, typer.Option(help="Clients per group, k (grouping.group_size).")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of training T_e (recipe.rounds).")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Failure probability of groups drawn at random.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Failure probability, for groups drawn at random.")] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="One model in place of the groups: single (global model) or crfl.")
+        str | None, typer.Option(help="One model instead of groups: single (global model) or crfl.")
     ] = None,
     also: Annotated[
         list[str] | None,
         typer.Option(help=f"One more certificate of the same models: {CERTIFICATES}; repeatable (certificate.also)."),
     ] = None,
     attack: Annotated[str | None, typer.Option(help="Simulate an attack as well (attack.name).")] = None,
-    malicious: Annotated[int | None, typer.Option(help="Malicious clients of that attack (attack.malicious).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the training (recipe.seed).")] = None,
+    malicious: Annotated[int | None, typer.Option(help="Malicious clients in that attack (attack.malicious).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for training (recipe.seed).")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run directory.", show_default="runs/<data>-<digest>")
     ] = None,
@@ -71,7 +71,7 @@ def run(
 ) -> None:
     """Train every group, let the models vote, and certify the test set.
 
-    Finished groups are kept in the store: the same command goes on where a stopped one was.
+    Finished groups are kept in the store, so repeating a stopped command resumes it.
 
     Example: `flcert run --groups 40 --rounds 30 --out runs/first`
     """

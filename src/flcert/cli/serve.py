@@ -21,33 +21,33 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     certificate: Annotated[
-        str, typer.Option(help=f"Of the answers: own, the run's; or {CERTIFICATES}, where it fits the groups.")
+        str, typer.Option(help=f"Certificate of the answers: own (the run's), {CERTIFICATES}; it must fit the groups.")
     ] = "own",
     alpha: Annotated[
-        float | None, typer.Option(help="Groups drawn at random: failure probability of all answers together.")
+        float | None, typer.Option(help="For groups drawn at random: failure probability of all answers together.")
     ] = None,
     predictions: Annotated[
-        int | None, typer.Option(help="Groups drawn at random: how many predictions share that alpha.")
+        int | None, typer.Option(help="For groups drawn at random: how many predictions share that alpha.")
     ] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="Groups drawn at random: file that keeps what is spent.", show_default="<run>/served.json"),
+        typer.Option(help="For groups drawn at random: file of what is spent.", show_default="<run>/served.json"),
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token that requests must carry.")
     ] = None,
-    max_body: Annotated[int, typer.Option(help="Largest body of a request, in bytes.")] = 16_000_000,
-    max_inputs: Annotated[int, typer.Option(help="Most inputs in a request.")] = 1000,
+    max_body: Annotated[int, typer.Option(help="Largest request body, in bytes.")] = 16_000_000,
+    max_inputs: Annotated[int, typer.Option(help="Most inputs per request.")] = 1000,
     body_seconds: Annotated[int, typer.Option(help="Seconds in which a request's body must arrive.")] = 30,
-    concurrency: Annotated[int, typer.Option(help="Most requests in hand at once.")] = 64,
+    concurrency: Annotated[int, typer.Option(help="Most requests in progress at once.")] = 64,
     threads: Annotated[
-        int | None, typer.Option(help="Threads that ask the models.", show_default="one for each core")
+        int | None, typer.Option(help="Threads that query the models.", show_default="one for each core")
     ] = None,
-    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run's model is one.")] = Path(),
+    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run's model is yours.")] = Path(),
 ) -> None:
-    """Serve a run: POST /v1/predict, GET /v1/info, and a page at / to see certificates.
+    """Serve a run: POST /v1/predict, GET /v1/info, and a page at / that shows certificates.
 
-    Ctrl-C or SIGTERM stops it when the requests in hand are answered.
+    Ctrl-C or SIGTERM stops it once the requests in progress are answered.
 
     Example: `flcert serve runs/first --port 8000`
     """

@@ -1,4 +1,4 @@
-"""``flcert store``: what the store of trained groups holds, and how to free it."""
+"""``flcert store``: what the store of trained groups holds, and how to free space."""
 
 import json
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from flcert.cli.options import Cache, Json
 
-store = typer.Typer(no_args_is_help=True, help="Show and free the store of trained groups.")
+store = typer.Typer(no_args_is_help=True, help="Show the store of trained groups, and free space in it.")
 
 
 @store.command()
@@ -28,10 +28,10 @@ def info(cache: Cache = None, json_: Json = False) -> None:
 
 @store.command()
 def prune(
-    days: Annotated[float, typer.Option(min=0, help="Delete what was not used for this many days.")] = 30,
+    days: Annotated[float, typer.Option(min=0, help="Delete what has not been used for this many days.")] = 30,
     cache: Cache = None,
 ) -> None:
-    """Delete stored models and votes that were not used lately. Run directories keep their own.
+    """Delete stored models and votes that have not been used lately. Run directories keep their own.
 
     Example: `flcert store prune --days 7`
     """

@@ -1,4 +1,4 @@
-"""``flcert train-group``: some groups of a run, for schedulers that start commands."""
+"""``flcert train-group``: train some groups of a run, for schedulers that start commands."""
 
 import json
 import re
@@ -25,10 +25,10 @@ def train_group(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train one group of a run, or some, into the store.
+    """Train one or more groups of a run into the store.
 
-    For arrays of jobs on machines that share a disk: one job a group, then `flcert run` on the same configuration with
-    the same store, which finds the groups trained.
+    For job arrays on machines that share a disk: start one job per group, then `flcert run` with the same configuration
+    and store, which finds the trained groups.
 
     Example: `flcert train-group --run runs/first --group 3`
     """

@@ -1,1 +1,1 @@
-"""What everything else stands on: settings, plug-ins, digests, random streams, files and the store."""
+"""The foundations: settings, plug-ins, digests, random streams, files and the store."""

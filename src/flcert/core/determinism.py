@@ -1,4 +1,4 @@
-"""Process-wide state that decides bytes: the number of torch threads, and the random generators."""
+"""Process-wide state that affects results: the number of torch threads, and the random generators."""
 
 import random
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def restored_generators() -> Iterator[None]:
-    """Put the process-wide random generators back as they were when the block ends."""
+    """Restore the process-wide random generators when the block ends."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (users' code may draw from it)
     try:
         with torch.random.fork_rng(devices=[]):

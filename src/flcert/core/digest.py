@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KEY_BYTES = 24  # of a key in the store
+KEY_BYTES = 24  # length of a key in the store
 
 
 def digest(content: bytes | str, size: int = KEY_BYTES) -> str:
-    """The digest of some bytes or text, as 2 * ``size`` hexadecimal digits."""
+    """The digest of bytes or text, as 2 * ``size`` hexadecimal digits."""
     raw = content.encode() if isinstance(content, str) else content
     return blake2b(raw, digest_size=size).hexdigest()
 
@@ -28,7 +28,7 @@ def digest_json(value: Any, size: int = KEY_BYTES) -> str:
 
 
 def digest_arrays(*arrays: NDArray[np.generic], text: str = "") -> str:
-    """The digest of the dtype, shape and bytes of each array, in order, after a text."""
+    """The digest of a text followed by the dtype, shape and bytes of each array, in order."""
     state = blake2b(text.encode(), digest_size=16)
     for array in arrays:
         state.update(json.dumps([array.dtype.str, array.shape]).encode())
@@ -37,7 +37,7 @@ def digest_arrays(*arrays: NDArray[np.generic], text: str = "") -> str:
 
 
 def digest_files(files: Iterable[Path]) -> str:
-    """The digest of the names and contents of some files, in order."""
+    """The digest of the names and contents of files, in order."""
     state = blake2b(digest_size=16)
     for file in files:
         content = file.read_bytes()
@@ -46,11 +46,11 @@ def digest_files(files: Iterable[Path]) -> str:
 
 
 def keyed_number(text: str, key: str, size: int = 16) -> int:
-    """A number that belongs to a text under a secret key of up to 64 bytes."""
+    """A number derived from a text with a secret key of up to 64 bytes."""
     raw = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(raw, key=key.encode(), digest_size=size).digest(), "big")
 
 
 def named_number(name: str, purpose: bytes) -> int:
-    """A 64-bit number that belongs to a name; the same name has another number for another purpose."""
+    """A 64-bit number derived from a name; each purpose gives the same name a different number."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8, person=purpose).digest(), "big")

@@ -1,4 +1,4 @@
-"""Writing files so that a reader sees the old one or the new one, never half of one."""
+"""Write files so that a reader sees the old or the new one, never half of one."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from flcert.errors import InputError, RunError
 
 
 def write_atomic(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write to a temporary name beside ``path`` and rename.
+    """Write to a temporary file beside ``path``, then rename it.
 
     Args:
         path: the file.
-        content: of the file.
-        durable: return only when it would survive a power cut.
+        content: the bytes to write.
+        durable: return only once the file would survive a power cut.
 
     Raises:
-        RunError: where the system refuses (no space, no permission); nothing is left behind.
+        RunError: the system refuses (no space, no permission); nothing is left behind.
     """
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(content)
@@ -35,7 +35,7 @@ def write_atomic(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside ``path`` to write to; at the end of the block it is renamed to ``path``."""
+    """A temporary path beside ``path`` to write to; it is renamed to ``path`` at the end of the block."""
     if not path.name or path.is_dir():
         raise InputError(f"{path} is a directory, not a file to write")
     temporary = path.with_name(f".{path.name}.{_unique_name()}.tmp")
@@ -50,7 +50,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any, *, durable: bool = False) -> None:
-    """Write ``value`` as indented JSON, as ``write_atomic`` does."""
+    """Write ``value`` as indented JSON, with ``write_atomic``."""
     write_atomic(path, (json.dumps(value, indent=1) + "\n").encode(), durable=durable)
 
 
@@ -65,7 +65,7 @@ def read_json(path: Path) -> Any:
 
 
 def first_difference(there: Any, here: Any, name: str = "") -> str:
-    """Where two JSON values differ first, in words.
+    """The first difference between two JSON values, in words.
 
     >>> first_difference({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
     'a.c is 2 there and 3 here'
@@ -78,7 +78,7 @@ def first_difference(there: Any, here: Any, name: str = "") -> str:
 
 
 def writable_directory(path: Path) -> Path:
-    """Make the directory if it is missing; refuse it if nothing can be written there."""
+    """Create the directory if it is missing; refuse it if it is not writable."""
     if path.is_file():
         raise InputError(f"{path} must be a directory, got a file")
     probe = path / f".probe-{_unique_name()}"
@@ -92,5 +92,5 @@ def writable_directory(path: Path) -> Path:
 
 
 def _unique_name() -> str:
-    """A name that nobody else uses, not even a process on another machine that shares the disk."""
+    """A name that no other process uses, not even one on another machine that shares the disk."""
     return uuid4().hex

@@ -1,4 +1,4 @@
-"""Families: their members by name, or a user's own by import path, called with checked options."""
+"""Families of plug-ins: found by name, or by import path for a user's own, and called with checked options."""
 
 import importlib
 import inspect
@@ -21,7 +21,7 @@ Options = TypeVar("Options", bound=BaseModel)
 
 
 def resolve(family: str, entries: Mapping[str, Factory], name: str) -> Factory:
-    """The factory called ``name``, or the one behind an import path ``package.module:attribute``."""
+    """The factory called ``name``, or the one at an import path ``package.module:attribute``."""
     if ":" in name:
         return _import(family, name)
     if name not in entries:
@@ -30,7 +30,7 @@ def resolve(family: str, entries: Mapping[str, Factory], name: str) -> Factory:
 
 
 def resolve_class(family: str, entries: Mapping[str, type[Base]], name: str, base: type[Base]) -> type[Base]:
-    """The class called ``name``, or a user's own behind an import path, which must derive from ``base``."""
+    """The class called ``name``, or a user's own at an import path, which must derive from ``base``."""
     found = resolve(family, entries, name)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise InputError(f"{family} {name!r} must be a class derived from {base.__module__}.{base.__name__}")
@@ -41,7 +41,7 @@ def build(family: str, entries: Mapping[str, Factory], choice: Choice, **context
     """Call the chosen factory with its options (from the user) and ``context`` (from us).
 
     Raises:
-        InputError: for an option that the factory does not have, lacks, or that has the wrong type.
+        InputError: an option is unknown, missing or of the wrong type.
     """
     factory = resolve(family, entries, choice.name)
     where = f"{family} {choice.name!r}"
@@ -56,11 +56,11 @@ def build(family: str, entries: Mapping[str, Factory], choice: Choice, **context
 
 
 def source_digest(name: str) -> str:
-    """A digest of the source that a user's own factory comes from, as it was when imported; empty for our own.
+    """A digest of the source of a user's own factory, as it was when imported; empty for our own.
 
     It covers the Python files of the factory's package, or those beside its module, and becomes part of a group's key,
-    so that edited files never reuse models trained by their older text. What these files import from elsewhere is not
-    covered.
+    so that models trained with older versions of the files are never reused. Modules that these files import from
+    elsewhere are not covered.
     """
     if ":" not in name:
         return ""
@@ -72,13 +72,13 @@ def source_digest(name: str) -> str:
 
 
 def choice_sources(choice: Choice) -> str:
-    """A digest of all of a user's own sources that a choice names, itself or among its options; empty for none."""
+    """A digest of all user sources that a choice names, directly or in its options; empty if it names none."""
     digests = [source_digest(name) for name in [choice.name, *_import_paths(choice.options)]]
     return digests[0] if not any(digests[1:]) else " ".join(digests)
 
 
 def _import_paths(value: Any) -> Iterator[str]:
-    """Strings inside a value that name something to import."""
+    """The strings inside a value that are import paths."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, str) and _IMPORT_PATH.fullmatch(value) and _importable(value.partition(":")[0]):
@@ -91,7 +91,7 @@ def _import_paths(value: Any) -> Iterator[str]:
 def _importable(module: str) -> bool:
     try:
         importlib.import_module(module)
-    except Exception:  # an option may look like an import path and be none
+    except Exception:  # an option may look like an import path without being one
         return False
     return True
 
@@ -101,7 +101,7 @@ _digests: dict[str, str] = {}  # by module, taken when this process imported it
 
 
 def _sources(top: ModuleType) -> list[Path]:
-    """The files of a package; or of a module and those beside it, if it is not installed among many others."""
+    """The files of a package, or a module's file and those beside it unless it is in site-packages."""
     source = getattr(top, "__file__", None)
     if source is None:  # a package without __init__.py
         return sorted(file for place in getattr(top, "__path__", ()) for file in Path(place).rglob("*.py"))
@@ -132,12 +132,12 @@ def _import(family: str, name: str) -> Factory:
 
 
 def checked_options(schema: type[Options], where: str, options: Mapping[str, Any]) -> Options:
-    """The options as an instance of their schema, or a complaint that names the option, the rule and the value.
+    """The options as an instance of their schema, or an error that names the option, the rule and the value.
 
     Args:
-        schema: which options there are.
-        where: whose they are, such as "data set 'mnist'".
-        options: from the user.
+        schema: the class that declares the options.
+        where: the owner of the options, such as "data set 'mnist'".
+        options: the user's values.
     """
     try:
         return schema(**options)
@@ -150,7 +150,7 @@ def checked_options(schema: type[Options], where: str, options: Mapping[str, Any
 
 
 def _signature(factory: Factory) -> tuple[Mapping[str, inspect.Parameter], dict[str, Any]]:
-    """Parameters and their types; none where Python cannot tell."""
+    """The parameters and their types; empty if Python cannot tell."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""Random streams that are derived by name, never by order of calls.
+"""Random streams, derived by name and never by order of calls.
 
-Every stream belongs to one purpose and, where it applies, one client and one round. What one client does cannot
-shift the stream of another, and a resumed run draws what an uninterrupted one would have drawn.
+Every stream belongs to one purpose and, where it applies, one client and one round. No client can shift the stream of
+another, and a resumed run draws the same numbers as an uninterrupted one.
 """
 
 import json
@@ -14,7 +14,7 @@ Step = int | str
 
 
 def derive(seed: int, *path: Step) -> int:
-    """A 63-bit integer that belongs to this seed and path.
+    """A 63-bit integer derived from this seed and path.
 
     >>> derive(0, "batches", "user-1", 3) == derive(0, "batches", "user-1", 3)
     True
@@ -25,5 +25,5 @@ def derive(seed: int, *path: Step) -> int:
 
 
 def stream(seed: int, *path: Step) -> np.random.Generator:
-    """A random generator of its own for this seed and path."""
+    """A separate random generator for this seed and path."""
     return np.random.Generator(np.random.PCG64(derive(seed, *path)))

@@ -1,4 +1,4 @@
-"""Settings that refuse unknown keys, and complaints about them in our own words."""
+"""Settings that refuse unknown keys, with error messages in our own words."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -29,12 +29,12 @@ class Choice(Strict):
 
 
 def validated(model: type[Model], values: Mapping[str, Any], where: str = "") -> Model:
-    """An instance of ``model`` with these values, or one complaint that names the key, the rule and the value.
+    """An instance of ``model`` with these values, or one error that names the key, the rule and the value.
 
     Args:
         model: the class.
-        values: of its fields.
-        where: what stands before a field's name in a message, such as "grouping.".
+        values: the values of its fields.
+        where: a prefix for field names in messages, such as "grouping.".
     """
     try:
         return model.model_validate(values)
@@ -45,12 +45,12 @@ def validated(model: type[Model], values: Mapping[str, Any], where: str = "") ->
 
 
 def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) -> InputError:
-    """The first thing that pydantic found wrong, in our words: the name, the rule and the value.
+    """An error for the first problem that pydantic found, with the name, the rule and the value.
 
     Args:
-        failure: what pydantic raised.
+        failure: the error that pydantic raised.
         name: what to call the value.
-        known: names that would have been right, where an unknown one was given.
+        known: the allowed names, to suggest one if an unknown name was given.
     """
     first = failure.errors()[0]
     if first["type"] == "extra_forbidden":

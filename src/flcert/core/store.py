@@ -1,8 +1,8 @@
 """The content-addressed store: arrays under the digest of everything they depend on.
 
 An entry is one safetensors file. Its header carries the key and a digest of the arrays, so that a truncated or
-altered file is noticed and never used. Beside it stands a small JSON file that says what the entry was made from:
-clients' data, or other entries. So everything that descends from a client can be found and deleted, whoever made it.
+altered file is noticed and never used. A small JSON file beside it says what the entry was made from: clients' data, or
+other entries. So everything derived from a client can be found and deleted, whoever made it.
 """
 
 import json
@@ -35,7 +35,7 @@ class Entry:
 
     Args:
         key: the digest of everything that its arrays depend on.
-        made_from: what they were made from: ``client_origin`` of clients, or keys of other entries.
+        made_from: what the arrays were made from: the ``client_origin`` of clients, or the keys of other entries.
     """
 
     key: str
@@ -43,7 +43,7 @@ class Entry:
 
 
 def client_origin(user: str, data_digest: str) -> str:
-    """The name of a client's data among the things that entries are made from."""
+    """The name of a client's data in ``Entry.made_from``."""
     return f"client {data_digest} {user}"
 
 
@@ -51,7 +51,7 @@ class Store:
     """A directory of entries, shared by all runs of this user.
 
     Args:
-        directory: where; by default ``$FLCERT_CACHE`` or the platform's cache directory.
+        directory: its path; by default ``$FLCERT_CACHE`` or the platform's cache directory.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -62,7 +62,7 @@ class Store:
         return self.directory / "store" / key[:2] / f"{key}.safetensors"
 
     def _origin(self, key: str) -> Path:
-        """Where it says what they were made from."""
+        """The file that says what they were made from."""
         return self.path(key).with_suffix(".json")
 
     def read(self, key: str) -> Arrays | None:
@@ -75,45 +75,45 @@ class Store:
             raw = self.path(key).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        with suppress(OSError):  # a store that only others may write to
+        with suppress(OSError):  # the store may be read-only for this user
             os.utime(self.path(key))
         return unpack(raw, key)
 
     def load(self, key: str) -> Arrays:
-        """The arrays under ``key``, which were there a moment ago."""
+        """The arrays under ``key``, which must exist."""
         arrays = self.read(key)
         if arrays is None:
             raise RunError(f"{self.path(key)} was deleted while it was needed; run the same command again")
         return arrays
 
     def write(self, entry: Entry, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-        """Store the arrays of an entry; what they were made from is written first, so that it is never missing."""
+        """Store the arrays of an entry; the record of its origin is written first, so that it is never missing."""
         writable_directory(self.path(entry.key).parent)
         self._write_origin(entry)
         write_atomic(self.path(entry.key), pack(arrays, entry.key))
 
     def complete_origin(self, entry: Entry) -> None:
-        """Write what an entry was made from where that is missing: an older version of flcert did not write it."""
+        """Write the record of an entry's origin if it is missing: an older version of flcert did not write it."""
         if not self._origin(entry.key).exists():
-            with suppress(RunError):  # a store that only others may write to
+            with suppress(RunError):  # the store may be read-only for this user
                 self._write_origin(entry)
 
     def _write_origin(self, entry: Entry) -> None:
         write_json(self._origin(entry.key), {"format": ORIGIN_FORMAT, "made_from": list(entry.made_from)})
 
     def delete(self, key: str) -> bool:
-        """Delete an entry; whether there was one."""
+        """Delete an entry, and return whether there was one."""
         there = self.path(key).exists()
         self.path(key).unlink(missing_ok=True)
         self._origin(key).unlink(missing_ok=True)
         return there
 
     def forget(self, origins: Collection[str]) -> int:
-        """Delete every entry that was made from these, directly or by way of others; how many there were."""
+        """Delete every entry made from these origins, directly or through other entries, and return their number."""
         return sum(self.delete(key) for key in self.descendants(origins))
 
     def descendants(self, origins: Collection[str]) -> set[str]:
-        """The keys of all entries that were made from these, directly or by way of others."""
+        """The keys of all entries made from these origins, directly or through other entries."""
         children: dict[str, list[str]] = defaultdict(list)
         for record in (self.directory / "store").glob("*/*.json"):
             for origin in _made_from(record):
@@ -127,7 +127,7 @@ class Store:
         return found
 
     def of_unknown_origin(self) -> int:
-        """How many entries do not say what they were made from: an older version of flcert wrote them."""
+        """The number of entries without a record of their origin, which an older version of flcert wrote."""
         return sum(not self._origin(entry.stem).exists() for entry in self.entries())
 
     def entries(self) -> Iterator[Path]:
@@ -135,7 +135,7 @@ class Store:
         return (self.directory / "store").glob("*/*.safetensors")
 
     def prune(self, unused_days: float) -> tuple[int, int]:
-        """Delete what was not used for this many days; returns the number of entries and of bytes freed."""
+        """Delete entries unused for this many days, and return the number of entries and of bytes freed."""
         deadline = time.time() - unused_days * 86400
         files = freed = 0
         for entry in list(self.entries()):
@@ -147,7 +147,7 @@ class Store:
 
 
 def _made_from(record: Path) -> list[str]:
-    """What an entry was made from, by its record; a damaged record is an error, because it could hide something."""
+    """What an entry was made from, by its record; a damaged record is an error, because it could hide a client."""
     values = read_json(record)
     if not isinstance(values, dict) or not isinstance(values.get("made_from"), list):
         raise IntegrityError(f"{record} is damaged: it does not say what its entry was made from; delete both files")
@@ -162,7 +162,7 @@ def default_directory() -> Path:
 
 def pack(arrays: Mapping[str, NDArray[np.generic]], key: str) -> bytes:
     """A safetensors file with the key and the digest in its header; the same arrays give the same bytes."""
-    header = json.dumps({"key": key, "digest": _digest(arrays)})  # one entry: safetensors does not order them
+    header = json.dumps({"key": key, "digest": _digest(arrays)})  # one entry: safetensors does not keep an order
     packed: bytes = save(dict(arrays), metadata={"flcert": header})
     return packed
 

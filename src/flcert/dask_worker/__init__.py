@@ -1,1 +1,1 @@
-"""What runs in a worker that shares its process with other code. It loads without torch, which the child has."""
+"""Code for a worker that shares its process with other code. It loads without torch, which only the child needs."""

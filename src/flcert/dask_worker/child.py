@@ -1,7 +1,7 @@
-"""A process that trains and nothing else, for workers that share their own process with other code.
+"""A process that only trains, for workers that share their own process with other code.
 
-A Dask worker has threads that draw from the process-wide generators at any time, and may have tasks of others beside
-ours. So it keeps a child process, where a task has everything to itself as it does in the processes engine.
+A Dask worker has threads that draw from the process-wide generators at any time, and may run other people's tasks
+beside ours. So it keeps a child process, where a task has everything to itself, as in the processes engine.
 """
 
 import os
@@ -20,7 +20,7 @@ from flcert.datasets.federation import Federation
 
 
 class ChildDiedError(Exception):
-    """The process died of a task."""
+    """The child process died."""
 
 
 class UnfitWorkerError(Exception):
@@ -28,7 +28,7 @@ class UnfitWorkerError(Exception):
 
 
 class Child:
-    """The parent's side: sends work to the process, one task at a time, and starts it anew when it has died.
+    """The parent's side: sends work to the process, one task at a time, and restarts it when it has died.
 
     Args:
         directory: where a federation was saved.
@@ -47,8 +47,8 @@ class Child:
         """The pickled outcome of a pickled (function, task).
 
         Raises:
-            ChildDiedError: the process died of it.
-            UnfitWorkerError: the process had died before, and one that is started now is not like it.
+            ChildDiedError: the process died during the task.
+            UnfitWorkerError: the process had died before, and its replacement differs from it.
         """
         with self._turn:
             if self._stopped:
@@ -64,14 +64,14 @@ class Child:
                 raise ChildDiedError("the process died of it") from None
 
     def stop(self) -> None:
-        """End the process at once, whatever it does."""
+        """End the process at once, whatever it is doing."""
         self._stopped = True
         self._process.kill()
         with self._turn:
             self._end()
 
     def _start(self) -> dict[str, str]:
-        """Start the process, and hear what it is."""
+        """Start the process and receive its facts."""
         self._connection, theirs = Pipe()
         command = [sys.executable, "-c", "from flcert.dask_worker.child import main; main()"]
         self._process = subprocess.Popen(
@@ -116,7 +116,7 @@ def _receive(connection: Connection, work: SimpleQueue[bytes]) -> None:
 
 
 def outcome(federation: Federation, work: bytes) -> bytes:
-    """What became of a pickled (function, task): pickled (result, None) or (None, error)."""
+    """The outcome of a pickled (function, task): pickled (result, None) or (None, error)."""
     try:
         function, task = pickle.loads(work)
         return pickle.dumps((function(federation, task), None))
@@ -125,7 +125,7 @@ def outcome(federation: Federation, work: bytes) -> bytes:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error, or its words if it cannot travel."""
+    """The error, or its message if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,4 +1,4 @@
-"""What must be the same in all processes that train, or models would depend on where they were trained."""
+"""Facts that must be the same in all training processes, or models would depend on where they were trained."""
 
 import platform
 from functools import cache
@@ -9,7 +9,7 @@ from flcert.core.plugins import source_digest
 
 @cache
 def facts() -> dict[str, str]:
-    """Versions, the text of flcert itself, and the kind of kernels that torch picks for the processor."""
+    """Versions, a digest of flcert's source, and the kind of kernels that torch picks for the processor."""
     import numpy as np
     import torch
 
@@ -24,7 +24,7 @@ def facts() -> dict[str, str]:
 
 
 def differences(there: dict[str, str], here: dict[str, str]) -> str:
-    """In words; empty if there are none.
+    """The differences in words; empty if there are none.
 
     >>> differences({"torch": "2.6", "numpy": "2.4"}, {"torch": "2.13", "numpy": "2.4"})
     'torch 2.6 there, 2.13 here'

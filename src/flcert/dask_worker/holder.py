@@ -19,9 +19,9 @@ class Holder(WorkerPlugin):
     """Keeps a federation in a worker, in files that its child process maps.
 
     Args:
-        pool: name of the pool that sends it.
+        pool: the name of the pool that sends it.
         federation: what to keep.
-        facts: of the process that sends it.
+        facts: the facts of the process that sends it.
     """
 
     def __init__(self, pool: str, federation: Federation, facts: dict[str, str]) -> None:
@@ -45,7 +45,7 @@ class Holder(WorkerPlugin):
         return Child(directory)
 
     def teardown(self, worker: Any) -> None:  # noqa: ARG002 (Dask's signature)
-        """Called by Dask: forget the federation, and stop what is busy with it."""
+        """Called by Dask: forget the federation, and stop the child that works on it."""
         if child := _children.pop(self.pool, None):
             child.stop()
         if self.directory:

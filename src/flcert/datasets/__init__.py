@@ -34,7 +34,7 @@ __all__ = ["DATASETS", "DataSet", "Federation", "Source", "backdoor", "downloads
 
 
 def load(name: str, **options: Any) -> Federation:
-    """The federation called ``name``, or what a user's function ``package.module:function`` returns.
+    """The federation called ``name``, or the one that a user's function ``package.module:function`` returns.
 
     >>> load("digits", num_clients=10).num_clients
     10

@@ -19,7 +19,7 @@ class Origin:
         kind: a public address, or the program that fetches a package.
         address: an address, or a package with its version; ``{name}`` stands for a file's name.
         inside: the path of a file inside the archive that is fetched; empty if the file itself is fetched.
-        convert: makes the file from what is inside; by default it is used as it is.
+        convert: makes the file from the content; by default it is used unchanged.
     """
 
     kind: Kind
@@ -36,9 +36,9 @@ class Source:
     """Files that ``flcert data get`` fetches.
 
     Args:
-        name: what to ``get``; also the folder in the data directory.
+        name: the name to ``get``; also the folder in the data directory.
         title: what it is, in a few words.
-        licence: of the data.
+        licence: the licence of the data.
         files: the accepted digests of each file, each with a note ("" for the published file).
         origins: tried in order.
         needs: other files that are used with these and are fetched with them.

@@ -34,14 +34,14 @@ FILES = Source(
 
 
 class Cifar10Options(ImageOptions):
-    """Those of the image sets, with the paper's number of clients and degree of non-iid for CIFAR-10 by default."""
+    """Options of the image sets, with the paper's number of clients and degree of non-iid for CIFAR-10 by default."""
 
     num_clients: int = 100
     degree: float = 0.5
 
 
 def load(options: Cifar10Options) -> Federation:
-    """CIFAR-10 by degree of non-iid."""
+    """CIFAR-10, dealt out by degree of non-iid."""
     files, note = read_files(FILES, options.data_dir, options.check)
     train = [read_batch(content, name) for name, content in files.items() if name.startswith("data")]
     pixels, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))

@@ -25,7 +25,7 @@ class DataSet:
         title: what it is, in a few words.
         options: the options a user may set.
         load: makes the federation from an instance of ``options``.
-        input_shape: of one input with default options, known without the files; None if it depends on the files.
+        input_shape: the shape of one input with default options; None if it depends on the files.
         num_labels: L with default options, likewise.
         users: the number of clients with default options, if each user is a client; None if examples are dealt out.
         train_examples: the size of the published training set, if the option ``num_train`` can limit it.

@@ -32,17 +32,17 @@ FILES = Source(
 
 
 class ChitchatOptions(TextOptions):
-    """Those of the text sets, and one more.
+    """Options of the text sets, and one more.
 
     Args:
-        check: False takes another file of the same layout; the federation's name then says "unchecked".
+        check: False accepts another file of the same layout; the federation's name then says "unchecked".
     """
 
     check: bool = True
 
 
 class RedditOptions(TextOptions):
-    """Those of the text sets, with at most 100 examples of a user by default, and one more.
+    """Options of the text sets, with at most 100 examples of a user by default, and one more.
 
     Args:
         path: the file; a user's lines may be anywhere in it.
@@ -61,9 +61,9 @@ def load_chitchat(options: ChitchatOptions) -> Federation:
 
 
 def load_reddit(options: RedditOptions) -> Federation:
-    """Next-word prediction on a file with one ``{"user": ..., "text": ...}`` a line, plain or packed by gzip.
+    """Next-word prediction on a file with one ``{"user": ..., "text": ...}`` per line, plain or gzipped.
 
-    An example is the ``context`` words before a position of a text, padded on the left with 0, and the word there. The
+    An example is the ``context`` words before a position of a text, padded on the left with 0, and the next word. The
     first word of a text and words outside the vocabulary appear in contexts, but never as labels.
     """
     words, note = _vocabulary(options)
@@ -97,7 +97,7 @@ def _user_and_text(line: bytes, where: str) -> tuple[str, str]:
 
 
 def read_messages(content: bytes) -> Iterator[tuple[str, str]]:
-    """Sender and text of each message of Chit-Chat: conversations by id, with turns, with messages."""
+    """Sender and text of each Chit-Chat message; the file holds conversations by id, each with turns of messages."""
     try:
         for conversation in json.loads(content).values():
             for turn in conversation["messages"]:
@@ -146,7 +146,7 @@ REDDIT = DataSet(
     load=load_reddit,
     input_shape=(10,),
     num_labels=50_000,
-    users=80_000,  # of the paper's file
+    users=80_000,  # in the paper's file
     no_files="reddit is your own file (data.options.path); its vocabulary: flcert data get words",
     backdoor=_backdoor,
 )

@@ -15,7 +15,7 @@ class DigitsOptions(Options):
         num_clients: n; all clients get the same number of examples, give or take one.
         num_test: how many of the 1,797 examples form the test set.
         num_root: how many of the others the server keeps as its root set.
-        seed: of the shuffle.
+        seed: the seed of the shuffle.
     """
 
     num_clients: int = 200
@@ -27,7 +27,7 @@ class DigitsOptions(Options):
 def load(options: DigitsOptions) -> Federation:
     """Scikit-learn's digits, shuffled and dealt out evenly to the clients.
 
-    Pixels are divided by 16, their fixed maximum; nothing is fitted to what clients hold.
+    Pixels are divided by 16, their fixed maximum; nothing is fitted to clients' data.
     """
     from sklearn.datasets import load_digits  # slow to import, so only where it is needed
 

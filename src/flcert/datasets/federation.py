@@ -20,7 +20,7 @@ _ARRAYS = ("inputs", "labels", "offsets", "test_inputs", "test_labels", "root_in
 
 @dataclass(frozen=True)
 class Federation:
-    """All clients' examples, one client after the other, and the test set.
+    """All clients' examples, client by client, and the test set.
 
     Args:
         name: what to call it in reports.
@@ -31,9 +31,9 @@ class Federation:
         test_inputs: inputs to predict and certify.
         test_labels: their true labels.
         num_labels: L.
-        root_inputs: clean examples that the server itself holds (for FLTrust); may be none.
+        root_inputs: clean examples that the server itself holds (for FLTrust); may be empty.
         root_labels: their labels.
-        label_names: what people call the labels, and the tokens of text; may be none.
+        label_names: what people call the labels, and the tokens of text; may be empty.
         image_shape: rows and columns (after channels, if any) of inputs that are pictures with values in [0, 1].
     """
 
@@ -51,7 +51,7 @@ class Federation:
     image_shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        for array in _ARRAYS:  # one layout in memory for all: some kernels round by it
+        for array in _ARRAYS:  # one memory layout for all: it affects rounding in some kernels
             object.__setattr__(self, array, np.ascontiguousarray(getattr(self, array)))
         _check(self)
 
@@ -73,11 +73,11 @@ class Federation:
             name: what to call it in reports.
             clients: inputs and labels of each client.
             test: inputs and labels of the test set.
-            num_labels: L; by default one more than the largest label of the test set. It is never taken from what
-                clients hold: it is the width of every group's model.
+            num_labels: L; by default one more than the largest label of the test set. It never comes from clients'
+                data, because it is the width of every group's model.
             root: clean inputs and labels that the server itself holds, for FLTrust; never a client's.
             label_names: what people call the labels.
-            image_shape: shape of the picture that an input is, if it is one with values in [0, 1].
+            image_shape: the shape of an input as a picture, if inputs are pictures with values in [0, 1].
         """
         if not clients:
             raise InputError(f"data set {name!r} has no clients")
@@ -184,7 +184,7 @@ class Federation:
 
     @classmethod
     def map(cls, directory: Path) -> "Federation":
-        """What ``save`` wrote, mapped from disk instead of read into memory; names stay behind."""
+        """The federation that ``save`` wrote, mapped from disk instead of read into memory; it has no label names."""
         text = json.loads((directory / "federation.json").read_text())
         arrays = {array: _mapped(directory / f"{array}.npy") for array in _ARRAYS}
         federation = object.__new__(cls)  # checked when it was saved
@@ -212,7 +212,7 @@ def _whole(inputs: NDArray[np.generic]) -> bool:
 def _check_examples(
     owner: str, inputs: Sequence[object] | NDArray[np.generic], labels: object, like: NDArray[np.generic]
 ) -> None:
-    """Refuse examples that cannot be stacked with the test inputs ``like``, naming whose they are."""
+    """Refuse examples that cannot be stacked with the test inputs ``like``, naming their owner."""
     x, y = np.asarray(inputs), np.asarray(labels)
     if x.ndim == 0 or y.ndim != 1 or len(x) != len(y):
         raise InputError(f"{owner} must have one label for each input, got shapes {x.shape} and {y.shape}")

@@ -27,13 +27,13 @@ def fetch(origin: Origin, names: list[str], scratch: Path, report: Report) -> It
     """The named files of an origin, unpacked and converted, one by one; the caller checks their digests.
 
     Args:
-        origin: where from.
-        names: the files that are wanted.
+        origin: where to fetch them from.
+        names: the wanted files.
         scratch: a temporary directory for downloads; the caller deletes it.
         report: called with what is fetched, the bytes so far and the total (None if unknown).
 
     Raises:
-        RunError: the origin cannot be reached, or does not hold what it should.
+        RunError: the origin cannot be reached, or lacks the expected files.
     """
     if origin.inside:
         archive = FETCHERS[origin.kind](origin.address, scratch, report)
@@ -54,7 +54,7 @@ def _converted(origin: Origin, content: bytes) -> bytes:
 
 
 def unpacked(content: bytes) -> bytes:
-    """The content, unpacked if it is gzip."""
+    """The content, unpacked if it is gzipped."""
     if not content.startswith(b"\x1f\x8b"):
         return content
     try:

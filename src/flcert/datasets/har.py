@@ -44,10 +44,10 @@ class HarOptions(Options):
 
     Args:
         num_clients: n, the first users by number; all 30 by default. Only their rows are in the test set.
-        num_root: training rows that the server keeps for FLTrust, equally many from each user; no client holds them.
-        seed: of the split.
+        num_root: training rows that the server keeps for FLTrust, the same number from each user; no client holds them.
+        seed: the seed of the split.
         data_dir: where ``flcert data get`` put the archive; by default $FLCERT_DATA or the cache.
-        check: False takes another archive of the same layout; the federation is then called "har (unchecked)".
+        check: False accepts another archive of the same layout; the federation is then called "har (unchecked)".
     """
 
     num_clients: int | None = None
@@ -97,7 +97,7 @@ def split_users(users: Rows, chosen: Rows, num_root: int, seed: int) -> tuple[li
 
 
 def read_archive(content: bytes) -> tuple[NDArray[np.float32], Rows, Rows]:
-    """Features, labels from 0, and users of all rows, those of the published training part first."""
+    """Features, labels from 0, and users of all rows, starting with the published training part."""
     parts = []
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

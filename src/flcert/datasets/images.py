@@ -47,9 +47,9 @@ class ImageOptions(Options):
         num_root: training examples that the server keeps for FLTrust, drawn before the others are dealt out.
         num_train: training examples, a random choice that includes the server's; all by default.
         num_test: test examples, a random choice; all by default.
-        seed: of the choice and the dealing.
+        seed: the seed of the choices and the dealing.
         data_dir: where ``flcert data get`` put the files; by default $FLCERT_DATA or the cache.
-        check: False takes other files of the same format; the federation's name then says "unchecked".
+        check: False accepts other files of the same format; the federation's name then says "unchecked".
     """
 
     num_clients: int = 1000
@@ -63,7 +63,7 @@ class ImageOptions(Options):
 
 
 def dealt(images: Images, options: ImageOptions) -> Federation:
-    """The federation: each training image at the server or at one client, pixels divided by 255."""
+    """The federation: each training image goes to the server or to one client, with pixels divided by 255."""
     pixels, labels = images.train
     chosen = _chosen("num_train", len(labels), options.num_train, options.seed)
     check_range("num_root", options.num_root, 0, len(chosen) - 1, "num_train - 1")

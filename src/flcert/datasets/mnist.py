@@ -18,7 +18,7 @@ CLOTHES = ("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt"
 
 
 def load(source: Source, label_names: tuple[str, ...], options: ImageOptions) -> Federation:
-    """MNIST, or a set in its format, by degree of non-iid.
+    """MNIST, or a set in its format, dealt out by degree of non-iid.
 
     Args:
         source: the four files.
@@ -43,9 +43,9 @@ def read_idx(content: bytes, what: str, dimensions: int) -> NDArray[np.uint8]:
     """The array of bytes in an IDX file.
 
     Args:
-        content: of the file: 0, 0, 8 (bytes), the number of dimensions, each size in 4 bytes, then the values.
+        content: the file's bytes: 0, 0, 8 (bytes), the number of dimensions, each size in 4 bytes, then the values.
         what: what to call it in messages.
-        dimensions: how many it must have.
+        dimensions: how many dimensions it must have.
     """
     start = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < start:

@@ -15,7 +15,7 @@ def by_degree(
 
     The clients form L label groups. An example with label y goes to label group y with probability q and to each other
     group with probability (1 - q) / (L - 1), then to a uniformly random client of that group. q = 1/L is iid.
-    Where L does not divide n, label group g has the clients floor(g n / L) to floor((g + 1) n / L) - 1, so that the
+    If L does not divide n, label group g has the clients floor(g n / L) to floor((g + 1) n / L) - 1, so that the
     sizes of label groups differ by at most one.
 
     Args:
@@ -29,7 +29,7 @@ def by_degree(
         For each client the indices of its examples, ascending; every example is dealt to one client.
 
     Raises:
-        InputError: also where a client would hold nothing.
+        InputError: an argument is out of range, or a client would hold nothing.
     """
     check_range("num_labels", num_labels, 2, max(2, num_clients), "num_clients")
     if not 1 / num_labels <= degree <= 1:

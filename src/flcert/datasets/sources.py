@@ -89,7 +89,7 @@ def titled(name: str, note: str) -> str:
 
 
 def present(source: Source, directory: Path | None = None) -> bool:
-    """Whether all files are there; their digests are left to ``verify``."""
+    """Whether all files are there; ``verify`` checks their digests."""
     folder = data_directory(directory) / source.name
     return all(_present(folder, file) for file in source.files)
 
@@ -109,7 +109,7 @@ def get(source: Source, directory: Path | None = None, *, given: Path | None = N
     Args:
         source: the files.
         directory: as for ``data_directory``.
-        given: a directory of the user's that holds the files, directly or in a folder with the source's name.
+        given: a user's directory that holds the files, directly or in a folder with the source's name.
         report: called while something is fetched.
 
     Returns:
@@ -133,7 +133,7 @@ def get(source: Source, directory: Path | None = None, *, given: Path | None = N
 
 
 def _get_files(source: Source, folder: Path, lacking: list[str], given: Path | None, report: Report) -> list[str]:
-    """Try each origin for what is still lacking."""
+    """Try each origin for the files that are still missing."""
     name, done, reasons, left = source.name, [], [], list(lacking)
     for where, files in _offers(source, folder, left, given, report):
         before = len(left)
@@ -157,7 +157,7 @@ def _get_files(source: Source, folder: Path, lacking: list[str], given: Path | N
 def _offers(
     source: Source, folder: Path, left: list[str], given: Path | None, report: Report
 ) -> Iterator[tuple[str, Iterator[tuple[str, bytes]]]]:
-    """The name of each origin and, when asked for, its files; ``left`` shrinks while this goes on."""
+    """The name of each origin and an iterator over its files; the caller shrinks ``left`` meanwhile."""
     if given is not None:
         yield str(given), _from_directory(given, source.name, list(left))
         for origin in source.origins:
@@ -179,7 +179,7 @@ def _from_directory(given: Path, name: str, files: list[str]) -> Iterator[tuple[
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A temporary directory, deleted afterwards; those that killed commands left over an hour ago are deleted too."""
+    """A temporary directory, deleted afterwards; those of commands killed over an hour ago are deleted too."""
     for old in folder.glob(f"{_SCRATCH}*"):
         if old.stat().st_mtime < time.time() - 3600:
             shutil.rmtree(old, ignore_errors=True)
@@ -188,7 +188,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 
 def _present(folder: Path, file: str) -> Path | None:
-    """The file, plain or packed by gzip, if it exists."""
+    """The file, plain or gzipped, if it exists."""
     return next((path for path in (folder / file, folder / f"{file}.gz") if path.is_file()), None)
 
 
@@ -202,7 +202,7 @@ def _read(path: Path) -> bytes:
 
 
 def _note(source: Source, file: str, content: bytes, path: Path) -> str:
-    """The note of the digest that the content has."""
+    """The note recorded for the digest of the content."""
     found = hashlib.sha256(content).hexdigest()
     if found not in source.files[file]:
         expected = " or ".join(source.files[file])

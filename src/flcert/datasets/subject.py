@@ -12,14 +12,14 @@ class Subject:
 
     Args:
         name: what to call it in reports.
-        digest: of all data that is known, or of the test set alone.
+        digest: a digest of all known data, or of the test set alone.
         ids: the user ids.
         test_inputs: inputs to predict and certify.
         test_labels: their true labels.
         num_labels: L.
         num_examples: examples of all clients; None if unknown.
-        label_names: what people call the labels, and the tokens of text; may be none.
-        image_shape: shape of the picture that an input is, if it is one with values in [0, 1].
+        label_names: what people call the labels, and the tokens of text; may be empty.
+        image_shape: the shape of an input as a picture, if inputs are pictures with values in [0, 1].
     """
 
     name: str

@@ -30,15 +30,15 @@ class TextOptions(Options):
         num_clients: n, the first users by id that have enough examples; all of them by default.
         context: how many words before a position are its input.
         min_examples: users with fewer examples are left out.
-        max_examples: a user's later examples are left out, those of the test set included; None keeps all.
+        max_examples: the most examples of a user, test examples included; later ones are left out. None keeps all.
         test_share: the last part of each user's examples, which no client holds.
         num_root: examples of the server's root set for FLTrust; if any, one user in fifty belongs to the server and is
-            no client (``belongs_to_server``).
-        num_test: at most how many of the held-out examples form the test set, a random choice; None for all.
+            not a client (``belongs_to_server``).
+        num_test: the most held-out examples to use as the test set, chosen at random; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
-        vocabulary: a public list, one word a line, frequent ones first; by default that of ``flcert data get words``.
+        vocabulary: a public list, one word per line, frequent ones first; by default that of ``flcert data get words``.
         vocabulary_sha256: the digest that your own list must have.
-        seed: of these choices.
+        seed: the seed of these choices.
         data_dir: where ``flcert data get`` put the files; by default $FLCERT_DATA or the cache.
     """
 
@@ -68,7 +68,7 @@ class TextOptions(Options):
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts as word indices, one after the other, in order of user id and then of appearance.
+    """Texts as word indices in one array, in order of user id and then of appearance.
 
     Args:
         users: their ids, ascending.
@@ -86,13 +86,13 @@ class Corpus:
 def next_words(
     name: str, texts: Iterable[tuple[str, str]], vocabulary: Mapping[str, int], options: TextOptions
 ) -> Federation:
-    """The federation of these users: an example is the words before a position of a text, and the word there.
+    """The federation of these users: an example is the words before a position of a text, and the next word.
 
     Args:
         name: what to call it.
-        texts: user and text, in any order; a user's texts keep theirs.
+        texts: pairs of user and text, in any order; each user's texts keep their order.
         vocabulary: word to index, from 1.
-        options: how texts become examples; the vocabulary's are not read here.
+        options: how texts become examples; the vocabulary options are not read here.
     """
     corpus = read_corpus(texts, vocabulary, options.max_examples)
     ids, train, test = _split(corpus, options)
@@ -119,7 +119,7 @@ def next_words(
 def read_corpus(
     texts: Iterable[tuple[str, str]], vocabulary: Mapping[str, int], max_examples: int | None = None
 ) -> Corpus:
-    """All texts as indices; what a user writes after ``max_examples`` examples is not kept."""
+    """All texts as indices; a user's words after ``max_examples`` examples are not kept."""
     numbers: dict[str, int] = {}
     examples, words, lengths, writers = array("q"), array("i"), array("i"), array("i")
     limit = max_examples or 2**62
@@ -175,7 +175,7 @@ def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indic
     positions = _examples(corpus)
     owners = corpus.owners[positions]
     sizes = np.bincount(owners, minlength=len(corpus.users))
-    rank = np.arange(len(positions)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # of an example at its user
+    rank = np.arange(len(positions)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # of an example among its user's
     sizes = np.minimum(sizes, options.max_examples or len(positions))
     held_out = np.ceil(sizes * options.test_share).astype(np.int64)
     trainable = sizes - held_out >= 1
@@ -189,7 +189,7 @@ def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indic
 
 
 def belongs_to_server(user: str) -> bool:
-    """Whether a user's texts are the server's own: one user in fifty, by a hash of the id.
+    """Whether a user's texts belong to the server: one user in fifty, by a hash of the id.
 
     Such a user is not a client, so nothing that clients write reaches the root set, which all groups share.
     """
@@ -211,7 +211,7 @@ def _examples(corpus: Corpus) -> Indices:
 
 
 def _chosen_users(trainable: NDArray[np.bool_], sizes: Indices, options: TextOptions) -> NDArray[np.bool_]:
-    """Who takes part: the first ``num_clients`` users, by id, of those with enough examples."""
+    """The users that take part: the first ``num_clients`` users, by id, of those with enough examples."""
     enough = trainable & (sizes >= options.min_examples)
     what = f"number of users with min_examples={options.min_examples} examples"
     if options.num_clients is None and not enough.any():

@@ -1,6 +1,6 @@
-"""Words of a text, and the public list of words that gives each its index.
+"""Words of a text, and the public list that gives each word its index.
 
-The list never comes from what clients hold. If it did, one client could shift the index of every word, or push words
+The list never comes from clients' data. If it did, one client could shift the index of every word, or push words
 out of the list, and so change the models of groups that it is not in: the theorem would not hold.
 """
 
@@ -24,7 +24,7 @@ _LONG_NUMBER = re.compile(r"\d\d+")
 
 
 def split(text: str) -> list[str]:
-    """Words and punctuation marks of a text, in lower case; a number of two or more digits becomes as many zeros.
+    """Words and punctuation marks of a text, in lower case; each digit of a multi-digit number becomes 0.
 
     >>> split("Don't wait, it's 2024!")
     ["don't", 'wait', ',', "it's", '0000', '!']
@@ -37,7 +37,7 @@ def read_vocabulary(content: bytes, where: str, num_words: int) -> dict[str, int
     """The index of each word: the word on line i has index i, and index 0 stands for all others.
 
     Args:
-        content: one word a line, the most frequent first.
+        content: one word per line, the most frequent first.
         where: what to call the list in messages.
         num_words: entries, index 0 included; the words after line num_words - 1 are left out.
     """
@@ -56,7 +56,7 @@ def read_vocabulary(content: bytes, where: str, num_words: int) -> dict[str, int
 
 
 def read_words_file(path: Path, sha256: str | None) -> bytes:
-    """A user's own list of words, checked against its digest where one is given."""
+    """A user's own list of words, checked against its digest if one is given."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -76,7 +76,7 @@ def from_wordfreq(packed: bytes) -> bytes:
 
 
 def _strings(raw: bytes) -> Iterator[str]:
-    """All strings of a MessagePack file that holds nested lists of strings, after its header of a small map."""
+    """All strings of a MessagePack file that holds nested lists of strings after a small map as its header."""
     at = 0
     while at < len(raw):
         kind = raw[at]

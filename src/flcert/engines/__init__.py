@@ -21,12 +21,12 @@ __all__ = ["ENGINES", "Dask", "Engine", "Failure", "Inline", "Processes", "Worke
 def build(
     name: str, workers: int | None = None, *, scheduler: str | None = None, timeout: float | None = None
 ) -> Engine:
-    """The engine called ``name``, with its own defaults for what is not given.
+    """The engine called ``name``, with its own defaults for missing arguments.
 
     Args:
         name: from ``ENGINES``.
         workers: how many processes to start.
-        scheduler: address of a Dask cluster, which has workers of its own.
+        scheduler: address of a Dask cluster, which has its own workers.
         timeout: seconds to wait for that cluster.
     """
     if name not in ENGINES:

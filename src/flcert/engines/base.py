@@ -1,4 +1,4 @@
-"""The interface of an engine, and the loop that drives it: retries, and blame only where it belongs."""
+"""The interface of an engine, and the loop that drives it, with retries that blame only the task at fault."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,7 +21,7 @@ CANNOT_START = (
 
 
 class WorkerDiedError(Exception):
-    """The process died that ran this very task; the other workers go on."""
+    """The process that ran this task died; the other workers go on."""
 
 
 class Pool(Protocol):
@@ -40,7 +40,7 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many tasks run at once; of a cluster that others started, its pool knows."""
+        """How many tasks run at once; for a cluster that others started, its pool knows."""
 
     def pool(self, federation: Federation) -> AbstractContextManager[Pool]:
         """Start workers and hand them the federation, once."""
@@ -56,7 +56,7 @@ class Failure:
 class Workers:
     """An engine's workers for one federation: started when first needed, replaced when one dies.
 
-    Use it as a context manager; leaving it stops the workers, at once if an exception is on its way.
+    Use it as a context manager; leaving it stops the workers, at once if an exception was raised.
     """
 
     def __init__(self, engine: Engine, federation: Federation) -> None:
@@ -76,13 +76,13 @@ class Workers:
     ) -> Iterator[tuple[int, Result | Failure]]:
         """Run ``function(federation, task)`` for every task and yield (position, result or failure), in any order.
 
-        A task that raises, and all tasks in flight when a worker dies, are run again one at a time with nothing beside
-        them. So a task that kills its worker is found out and no other is blamed for it, and one that ran out of
-        memory beside a large neighbour gets another chance. What fails alone too is a failure.
+        A task that raises, and all tasks in flight when a worker dies, are run again one at a time, with nothing else
+        running. This finds a task that kills its worker without blaming any other, and gives another chance to one
+        that ran out of memory beside a large neighbour. A task that also fails alone is a failure.
 
         Args:
-            function: a function of a module, so that other processes can import it.
-            tasks: what makes each task, called when it is sent; a large task need not wait in memory.
+            function: a module-level function, so that other processes can import it.
+            tasks: functions that make each task when it is sent, so that large tasks need not wait in memory.
         """
         waiting = deque(range(len(tasks)))
         while waiting:
@@ -120,7 +120,7 @@ class Workers:
         return sorted(suspects)
 
     def _alone(self, function: Callable[[Federation, Task], Result], task: Callable[[], Task]) -> Result | Failure:
-        """Run one task while the workers have nothing else to do."""
+        """Run one task while the workers are otherwise idle."""
         for _ in range(ATTEMPTS_ALONE):
             if self._attempt(_nothing, None) is None:
                 raise RunError(CANNOT_START)
@@ -130,7 +130,7 @@ class Workers:
         return Failure(f"its worker process died {ATTEMPTS_ALONE + 1} times")
 
     def _attempt(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result] | None":
-        """The future of a task that came to an end, or None if its worker died."""
+        """The future of a finished task, or None if its worker died."""
         try:
             future = self._started().submit(function, task)
             error = future.exception()

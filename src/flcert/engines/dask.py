@@ -19,7 +19,7 @@ class Dask:
     """Workers of a Dask cluster.
 
     Args:
-        workers: how many processes to start here; by default one for each core. A scheduler has its own.
+        workers: how many processes to start here; by default one for each core. A scheduler has its own workers.
         scheduler: the address of a running cluster (``tcp://host:8786``); without one a local cluster is started.
         timeout: seconds to wait for the scheduler and for its first worker.
     """
@@ -39,7 +39,7 @@ class Dask:
     @contextmanager
     def pool(self, federation: Federation) -> Iterator[Pool]:
         """Connect to the cluster, or start one, and hand the federation to its workers."""
-        from flcert.engines import dask_cluster  # only now: it needs the extra
+        from flcert.engines import dask_cluster  # imported here because it needs the extra
 
         with dask_cluster.opened(federation, self.scheduler, self.workers, self.timeout) as pool:
             yield pool
@@ -49,5 +49,5 @@ def _is_address(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in SCHEMES and bool(parts.hostname and parts.port)
-    except ValueError:  # a port that is none
+    except ValueError:  # an invalid port
         return False

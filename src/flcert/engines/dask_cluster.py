@@ -1,8 +1,8 @@
 """The client of a Dask cluster: it hands out the federation and tasks, and notices when the cluster is gone.
 
-The scheduler hands the federation to every worker there is and to every one that joins or is started again, which
-writes it to its own scratch directory. Results come back to this process. Groups must not depend on where they are
-trained, so a worker whose versions or processor differ from this process's is refused.
+The scheduler hands the federation to every worker, including those that join or restart later, and each writes it to
+its own scratch directory. Results come back to this process. Models must not depend on where they are trained, so a
+worker whose versions or processor differ from this process's is refused.
 """
 
 import logging
@@ -30,19 +30,19 @@ from flcert.engines.processes import without_interrupts
 from flcert.errors import RunError
 
 KEPT = "what was finished is kept, and the same command goes on from there"
-ALLOWED_DEATHS = 1  # of a local cluster's workers under a task, before it is given up and tried again alone
+ALLOWED_DEATHS = 1  # of a local cluster's workers during a task, before it is given up and tried again alone
 TASKS_AHEAD = 2  # in flight for each worker, so that none waits for the next task while its result travels
 POLL = 0.5  # seconds between looks at the cluster
-CLOSING = 5.0  # seconds for a farewell
+CLOSING = 5.0  # seconds for a clean shutdown
 
 
 class LostClusterError(BrokenExecutor):
-    """The cluster is gone, or no longer what it was; it must be opened anew."""
+    """The cluster is gone or has changed; it must be opened again."""
 
 
 @contextmanager
 def opened(federation: Federation, scheduler: str | None, workers: int, timeout: float) -> Iterator["DaskPool"]:
-    """The workers of a scheduler, or of a local cluster if there is none, with the federation in their hands."""
+    """The workers of a scheduler, or of a local cluster if there is none, each holding the federation."""
     with _silence(), ExitStack() as stack:
         address = scheduler or stack.enter_context(_local_cluster(workers))
         client = stack.enter_context(_connected(address, timeout))
@@ -53,7 +53,7 @@ def opened(federation: Federation, scheduler: str | None, workers: int, timeout:
 
 
 class DaskPool:
-    """Tasks in flight, and what became of the cluster."""
+    """Tasks in flight, and the state of the cluster."""
 
     def __init__(self, client: Any, address: str, timeout: float) -> None:
         self.client, self.address, self.timeout = client, address, timeout
@@ -64,7 +64,7 @@ class DaskPool:
         self._lock = threading.Lock()
 
     def submit(self, function: Callable[[Federation, Task], Result], task: Task) -> "Future[Result]":
-        """Send the task as bytes: Dask need not look into it."""
+        """Send the task as bytes, so that Dask does not look into it."""
         future: Future[Result] = Future()
         with self._lock:
             if self._lost:
@@ -76,11 +76,11 @@ class DaskPool:
         return future
 
     def _settle(self, future: "Future[Any]", remote: Any) -> None:
-        """Pass on what became of a task; called by a thread of Dask's."""
+        """Pass on the outcome of a task; called by one of Dask's threads."""
         try:
             error = remote.exception() if remote.status == "error" else None
             result, error = pickle.loads(remote.result()) if error is None else (None, error)
-        except BaseException as problem:  # not the task's: it was cancelled, or its result could not be fetched
+        except BaseException as problem:  # not the task's error: it was cancelled, or its result could not be fetched
             self._give_up(f"{type(problem).__name__}: {problem}")
             return
         if isinstance(error, UnfitWorkerError):
@@ -103,7 +103,7 @@ class DaskPool:
 
     @contextmanager
     def holding(self, federation: Federation) -> Iterator[None]:
-        """Hand the federation to every worker, those that come later included, until the end of the block."""
+        """Hand the federation to every worker, including those that join later, until the end of the block."""
         _forget_the_dead(self.client)
         try:
             self.client.register_plugin(Holder(self.name, federation, facts()), name=self.name)
@@ -118,7 +118,7 @@ class DaskPool:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Look at the cluster now and then until the end of the block: how many workers it has, and if any."""
+        """Check regularly until the end of the block how many workers the cluster has, and if it is still there."""
         done = threading.Event()
         self._count_workers()
         watcher = threading.Thread(target=self._watch, args=(done,), daemon=True)
@@ -142,17 +142,17 @@ class DaskPool:
     def _count_workers(self) -> int:
         try:
             count = len(self.client.nthreads())
-        except Exception:  # the scheduler is gone or going; the connection tells
+        except Exception:  # the scheduler is gone or stopping; the connection shows it
             return 0
         self.capacity = TASKS_AHEAD * max(1, count)
         return count
 
 
 class QuietClient(Client):
-    """A client that could not connect says so in its error only, not again with a traceback when it is deleted."""
+    """A client that reports a failed connection only in its error, not again with a traceback when it is deleted."""
 
     def __del__(self) -> None:
-        """Close it, as far as it was open."""
+        """Close it, without errors if it never opened."""
         with suppress(Exception):
             super().__del__()  # type: ignore[no-untyped-call]
 
@@ -201,9 +201,9 @@ def _local_cluster(workers: int) -> Iterator[str]:
 
 
 def _forget_the_dead(client: Any) -> None:
-    """Have the cluster delete what clients left there that were killed."""
+    """Make the cluster delete what killed clients left there."""
 
-    def left_behind(dask_scheduler: Any) -> list[str]:  # a nested function travels whole: flcert need not be there
+    def left_behind(dask_scheduler: Any) -> list[str]:  # nested, so it is sent whole: flcert need not be there
         names = [name for name in dask_scheduler.worker_plugins if name.startswith("flcert-")]
         return [name for name in names if name.removeprefix("flcert-") not in dask_scheduler.clients]
 
@@ -219,13 +219,13 @@ def _as_ours(error: BaseException) -> BaseException:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what went wrong, or its kind where it has no words."""
+    """The first line of the error's message, or its type if it has none."""
     return str(error).partition("\n")[0] or type(error).__name__
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep Dask's own log lines and warnings off standard error; what must be known is in our errors."""
+    """Keep Dask's own log lines and warnings off standard error; our errors say what matters."""
     names = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application")
     handlers = {handler: handler.level for name in names for handler in logging.getLogger(name).handlers}
     for handler in handlers:

@@ -1,4 +1,4 @@
-"""In this very process: for notebooks, debugging and tests. The models are the same bytes as from any engine."""
+"""Tasks in this process: for notebooks, debugging and tests. Models have the same bytes as from any other engine."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future

@@ -67,8 +67,8 @@ class _ProcessPool:
 def without_interrupts() -> Iterator[None]:
     """Hold Ctrl-C back until the end of the block; it is for the parent to handle, not for its workers.
 
-    Processes that start in the block inherit that it is blocked. Blocking it is not enough for this process: any other
-    thread may take it, and Python would raise in the main thread, between starting a worker and telling it what to do.
+    Processes that start in the block inherit the blocked signal. Blocking is not enough for this process: any other
+    thread may get it, and Python would raise in the main thread, between starting a worker and telling it what to do.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     came: list[int] = []
@@ -97,7 +97,7 @@ def _start_worker(directory: str, watched: Connection) -> None:
 
 
 def _stop_with_parent(watched: Connection) -> None:
-    """End this process when the parent closes its end of the pipe or is gone, however it went."""
+    """End this process when the parent closes its end of the pipe or ends for any reason."""
     try:
         watched.recv()
     except EOFError:

@@ -1,4 +1,4 @@
-"""The paper's experiments by name: one file a figure."""
+"""The paper's experiments by name: one file per figure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Experiment:
     """A figure of the paper.
 
     Args:
-        function: makes it.
+        function: the function that makes it.
         title: what it shows.
-        uses: the options that mean something to it.
-        presets: the settings that the paper used; Chit-Chat stands for Reddit, whose corpus is yours to bring.
+        uses: the options that apply to it.
+        presets: the settings that the paper used; Chit-Chat stands in for Reddit, whose corpus you have to provide.
     """
 
     function: Callable[[Lab, Options], Outcome]
@@ -61,7 +61,7 @@ __all__ = ["EXPERIMENTS", "Experiment", "Lab", "Options", "Outcome", "experiment
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of this name."""
+    """The experiment with this name."""
     if name not in EXPERIMENTS:
         raise unknown_name("experiment", name, EXPERIMENTS)
     return EXPERIMENTS[name]

@@ -13,7 +13,7 @@ ALGORITHMS = {
     "Median": "median",
     "FLTrust": "fltrust",
 }
-CLIENTS_IN_A_GROUP = 5  # the paper: N = 200 of 1,000 clients, because Krum and the others need more than two
+CLIENTS_IN_A_GROUP = 5  # the paper: N = 200 for 1,000 clients, because Krum and others need more than two
 
 
 def base_algorithms(lab: Lab, options: Options) -> Outcome:
@@ -40,5 +40,5 @@ def small_groups(lab: Lab, name: str, config: Config) -> list[str]:
 
 
 def larger_groups(lab: Lab, options: Options) -> int:
-    """N with five clients a group, unless the user chose one."""
+    """N for five clients per group, unless the user chose N."""
     return options.groups[0] if options.groups else max(2, lab.federation.num_clients // CLIENTS_IN_A_GROUP)

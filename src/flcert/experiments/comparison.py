@@ -7,7 +7,7 @@ from flcert.training.smoothing import Smoothing
 
 
 def comparison(lab: Lab, options: Options) -> Outcome:
-    """Certified accuracy against m; CRFL alone is smoothed, as the recipe says if it says so."""
+    """Certified accuracy against m; only CRFL is smoothed, with the recipe's smoothing if it has any."""
     configs = {**lab.variants(), "single global model": lab.baseline("single", options.beta)}
     configs = {name: with_recipe(config, smoothing=None) for name, config in configs.items()}
     smoothing = lab.config.recipe.smoothing or Smoothing()

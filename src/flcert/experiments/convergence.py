@@ -13,7 +13,7 @@ POINTS = 20
 
 
 def convergence(lab: Lab, options: Options) -> Outcome:
-    """Test accuracy without attack along the rounds."""
+    """Test accuracy without attack, by round."""
     single = lab.baseline("single", options.beta)
     rounds = options.single_rounds or 5 * lab.config.recipe.rounds
     trained = {f"a group of {name}": (config, lab.config.recipe.rounds) for name, config in lab.variants().items()}
@@ -33,7 +33,7 @@ def convergence(lab: Lab, options: Options) -> Outcome:
 
 
 def _accuracies(lab: Lab, name: str, config: Config, rounds: int) -> list[tuple[int, float]]:
-    """The accuracy of the first group's model after some twenty numbers of rounds."""
+    """The accuracy of the first group's model at up to twenty points along the rounds."""
     snapshots = tuple(sorted({max(1, round(rounds * step / POINTS)) for step in range(1, POINTS + 1)}))
     everyone = config.grouping.build(lab.federation.ids)
     first = next(members for members in everyone.members if len(members))

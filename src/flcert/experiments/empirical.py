@@ -16,7 +16,7 @@ METRICS = ("test accuracy", "attack success rate")
 
 
 def empirical(lab: Lab, options: Options) -> Outcome:
-    """Accuracy under untargeted attacks, and success of backdoors, against m; five algorithms."""
+    """Accuracy under untargeted attacks, and success of backdoors, against m, for five algorithms."""
     malicious = options.malicious or default_malicious(lab.federation.num_clients)
     rows: list[Row] = []
     notes = [

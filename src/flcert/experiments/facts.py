@@ -1,4 +1,4 @@
-"""The JSON file beside a figure: what a stranger needs to make it again."""
+"""The JSON file beside a figure: everything needed to make it again."""
 
 from typing import Any, Final, Literal
 
@@ -16,11 +16,11 @@ class FigureFacts(Strict):
         label: what to call the setting.
         note: what to keep in mind when reading it.
         data: name, digest, clients and test inputs.
-        options: of the experiment.
+        options: the experiment's options.
         config: the setting.
-        versions: of what computed it.
-        command: that makes it.
-        format: the number of this layout; files of format 1 do not have it.
+        versions: versions of the packages that computed it.
+        command: the command that makes it.
+        format: the number of this format; files of format 1 do not have it.
     """
 
     experiment: str

@@ -1,4 +1,4 @@
-"""Figures of experiments, and one HTML page of all that are in a directory."""
+"""Draw the figures of experiments, and one HTML page with all figures in a directory."""
 
 import base64
 from pathlib import Path
@@ -17,9 +17,9 @@ from flcert.experiments.facts import FigureFacts
 from flcert.experiments.outcome import Line, Outcome, Panel
 from flcert.report.figures import rendered
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000")  # Okabe and Ito: told apart with any colour vision
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000")  # Okabe and Ito: for any colour vision
 STYLES = ("-", "--", "-.", ":", (0, (1, 3)))
-FEW = 30  # points of a line up to which each gets a marker
+FEW = 30  # lines with at most this many points get markers
 
 
 def draw(outcome: Outcome) -> dict[str, bytes]:
@@ -58,7 +58,7 @@ def _draw_line(axes: Axes, line: Line, number: int) -> None:
 
 
 def figures_in(directory: Path) -> dict[str, FigureFacts]:
-    """The facts of each experiment whose table is in the directory, by the name of its files; damaged ones refused."""
+    """The facts of each experiment whose table is in the directory, by file name; refuse damaged ones."""
     found = {}
     for table in sorted(directory.glob("*.csv")):
         file = table.with_suffix(".json")

@@ -1,4 +1,4 @@
-"""Figure "impact of N": more groups withstand more malicious clients and are less accurate."""
+"""Figure "impact of N": more groups withstand more malicious clients but are less accurate."""
 
 from flcert.experiments.lab import Lab
 from flcert.experiments.options import Options

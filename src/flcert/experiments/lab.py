@@ -1,4 +1,4 @@
-"""Where experiments are made: one federation and its workers, everything through the store, and a count of it."""
+"""Where experiments run: one federation and its workers, with all training through the store and counted."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,8 +32,8 @@ class Lab:
 
     Args:
         config: the setting that is varied: FLCert-D with the preset's number of groups.
-        context: where groups train, and models and votes are kept.
-        announce: called with what is done next, in words.
+        context: where groups train, and where models and votes are kept.
+        announce: called with a description of each step.
     """
 
     def __init__(self, config: Config, context: Context, announce: Announce) -> None:
@@ -75,7 +75,7 @@ class Lab:
         return self.train(what, config.grouping.build(self.federation.ids), config, plan)
 
     def train(self, what: str, grouping: Grouping, config: Config, plan: AttackPlan | None = None) -> Ensemble:
-        """The models of these groups; ``what`` they are is told if some of them fail."""
+        """Train these groups; ``what`` describes them if some of them fail."""
         check_recipe(self.federation, grouping, config.recipe)
         ensemble = train_groups(self.context, grouping, config.recipe, plan)
         self.trained += ensemble.trained
@@ -87,7 +87,7 @@ class Lab:
         return ensemble
 
     def remarks(self) -> list[str]:
-        """What to know of all figures: groups that failed, and how sure probabilistic certificates are."""
+        """Notes on all figures: groups that failed, and how sure probabilistic certificates are."""
         remarks, inputs = list(self.failed), len(self.truth)
         for method, guarantees in self.probabilistic.items():
             (probability,) = {one.failure_probability for one in guarantees.values()}
@@ -101,7 +101,7 @@ class Lab:
         return remarks
 
     def evidence(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Evidence:
-        """Votes on the test inputs; stamped with a trigger, or after fewer rounds, if asked for."""
+        """Votes on the test inputs, stamped with a trigger or after fewer rounds if asked for."""
         return evidence_on_test_set(self.context, ensemble, Question(rounds=rounds, trigger=trigger))
 
     def guarantee(self, ensemble: Ensemble) -> Guarantee:
@@ -122,20 +122,20 @@ class Lab:
         return self.guarantee(ensemble).predict(self.evidence(ensemble, trigger, rounds))
 
     def plan(self, attack: Choice, malicious: int) -> AttackPlan | None:
-        """An attack by this many clients; None for none."""
+        """An attack by this many clients, or None for no clients."""
         return attacks.plan(attack, malicious, self.federation.ids) if malicious else None
 
 
 @contextmanager
 def open_lab(config: Config, engine: Engine, store: Store, progress: Progress, announce: Announce) -> Iterator[Lab]:
-    """A lab with the configuration's data, until the end of the block."""
+    """Open a lab with the configuration's data for the duration of the block."""
     check_config(config)
     with Workers(engine, federation_of(config)) as workers:
         yield Lab(config, Context(workers, store, progress), announce)
 
 
 def check_config(config: Config) -> None:
-    """Refuse settings that experiments do not follow: they show the paper's methods, on models as they are trained."""
+    """Refuse settings that experiments do not support: they show the paper's methods on models as trained."""
     paper_variants(config.grouping, 1, 1)
     if config.compression:
         raise InputError(f"experiments do not compress models; leave out compression={config.compression!r}")
@@ -145,7 +145,7 @@ def check_config(config: Config) -> None:
 
 
 def with_rule(config: Config, rule: str) -> Config:
-    """The configuration with this aggregator, whose options are kept if the configuration has it already."""
+    """The configuration with this aggregator; if it already has this one, the options are kept."""
     given = config.recipe.aggregator
     return config if given.name == rule else with_recipe(config, aggregator={"name": rule})
 

@@ -1,4 +1,4 @@
-"""What a user may change about an experiment."""
+"""What a user may change in an experiment."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -12,14 +12,14 @@ Positive = Annotated[int, Field(gt=0)]
 
 
 class Options(Strict):
-    """Settings of experiments; each uses those that mean something to it.
+    """Settings of experiments; each experiment uses only some of them.
 
     Args:
         groups: numbers of groups N to compare (groups); the first is used by base-algorithms and empirical.
         malicious: numbers of malicious clients m (empirical); the first is used by cost.
-        repeats: pairs of seeds (seeds); the paper had 50.
+        repeats: number of pairs of seeds (seeds); the paper used 50.
         beta: share of the clients in a round of the single global model (the paper: 0.1).
-        copies: M, noisy copies of CRFL's model that vote (comparison).
+        copies: M, the number of noisy copies of CRFL's model that vote (comparison).
         single_rounds: T of the single global model (cost, convergence); by default five times T_e, as in the paper.
     """
 
@@ -32,12 +32,12 @@ class Options(Strict):
 
 
 def checked(experiment: str, uses: Sequence[str], **values: object) -> Options:
-    """Options of an experiment from those values that are given; a complaint names the option, the rule and the value.
+    """Build an experiment's options from the given values; an error names the option, the rule and the value.
 
     Args:
         experiment: its name.
-        uses: the options that mean something to it.
-        values: None where the user gave none.
+        uses: the options that apply to it.
+        values: the value of each option; None if the user gave none.
     """
     given = {name: value for name, value in values.items() if value is not None}
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""What an experiment came to: rows for a table, and panels for a figure."""
+"""The result of an experiment: rows for a table, and panels for a figure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Line:
     """One line of a panel.
 
     Args:
-        label: for the legend.
-        points: x and y.
+        label: its label in the legend.
+        points: pairs of x and y.
         spread: half the height of a band around the line at each point, if it has one.
     """
 
@@ -30,11 +30,11 @@ class Panel:
     """One set of axes.
 
     Args:
-        title: above it.
-        x: what is along the horizontal axis.
-        y: what is along the vertical axis, a share.
-        lines: in it.
-        marked: where a vertical line stands, with its label.
+        title: the title above it.
+        x: the label of the horizontal axis.
+        y: the label of the vertical axis, which shows a share.
+        lines: the lines in it.
+        marked: the position and label of a vertical line, if any.
     """
 
     title: str
@@ -46,13 +46,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment came to.
+    """The result of an experiment.
 
     Args:
         header: names of the table's columns.
-        rows: of the table.
-        panels: of the figure, in rows.
-        columns: panels side by side.
+        rows: rows of the table.
+        panels: panels of the figure, row by row.
+        columns: number of panels side by side.
         note: what to keep in mind when reading it.
     """
 
@@ -79,10 +79,10 @@ def curve_line(label: str, curve: Curve, length: int) -> Line:
 
 
 def outcome_of_both(varied: str, curves: Mapping[tuple[str, str | int], Curve], note: str = "") -> Outcome:
-    """CA against m for both of the paper's methods side by side, with a line for each setting of what is varied.
+    """CA against m for both of the paper's methods side by side, with a line for each value of what varies.
 
     Args:
-        varied: the name of its column; whole numbers are shown as N = ...
+        varied: the name of the column of what varies; whole numbers are shown as N = ...
         curves: by method and setting.
         note: what to keep in mind.
     """

@@ -24,12 +24,12 @@ class Reproduction:
     """A figure that was made.
 
     Args:
-        table: the CSV file; the picture and the facts stand beside it under the same name.
+        table: the CSV file; the picture and the facts are beside it under the same name.
         page: the HTML page of all figures in the directory.
-        trained: groups that were trained for it.
-        reused: groups that came from the store.
-        failed: groups that could not be trained, in words.
-        outcome: its rows.
+        trained: number of groups that were trained for it.
+        reused: number of groups that came from the store.
+        failed: which groups could not be trained, and why.
+        outcome: its rows and panels.
     """
 
     table: Path
@@ -42,14 +42,14 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Request:
-    """Which figure to make, of which setting.
+    """Which figure to make, and for which setting.
 
     Args:
-        name: of the experiment.
+        name: the experiment's name.
         config: the setting, with the groups of FLCert-D.
         label: what to call the setting.
-        options: of the experiment.
-        command: that makes the figure, for its section of the page.
+        options: the experiment's options.
+        command: the command that makes the figure, to show on the page.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Request:
 
     @property
     def used(self) -> dict[str, Any]:
-        """The options that mean something to the experiment, as JSON values."""
+        """The options that the experiment uses, as JSON values."""
         return self.options.model_dump(mode="json", include=set(experiment(self.name).uses))
 
 
@@ -75,16 +75,16 @@ def reproduce(
 ) -> Reproduction:
     """Run an experiment on a setting and write ``<name>-<label>`` .csv, .png, .svg and .json, and report.html.
 
-    Every group goes through the store, so that an experiment that was stopped goes on, and experiments share what they
+    Every group goes through the store, so a stopped experiment can be resumed, and experiments share the groups they
     have in common.
 
     Args:
         request: what to make.
-        directory: where to write; figures of other experiments there stay, and are on the same page.
-        engine: where groups train; by default processes, one for each core.
+        directory: where to write; figures of other experiments there are kept and shown on the same page.
+        engine: where groups train; by default one process for each core.
         store: where models and votes are kept.
         progress: called with a stage, the number done and the total.
-        announce: called with what is done next, in words.
+        announce: called with a description of each step.
     """
     from flcert.experiments.gallery import draw, figures_in, write_gallery  # Matplotlib loads slowly
 
@@ -106,7 +106,7 @@ def reproduce(
 
 
 def _refuse_another(made: FigureFacts | None, facts: Path, request: Request) -> None:
-    """Do not write over a figure of other settings."""
+    """Refuse to overwrite a figure of other settings."""
     here = {"config": request.config.canonical(), "options": request.used}
     there = {"config": made.config, "options": made.options} if made else here
     if there != here:
@@ -123,7 +123,7 @@ def _check_numbers(options: Options, num_clients: int) -> None:
 
 
 def _facts(request: Request, lab: Lab, outcome: Outcome) -> FigureFacts:
-    """What a stranger needs to make the figure again."""
+    """Everything needed to make the figure again."""
     return FigureFacts(
         experiment=request.name,
         title=experiment(request.name).title,

@@ -3,7 +3,7 @@
 from flcert.errors import InputError
 
 try:
-    import flwr  # noqa: F401 (only whether it is there)
+    import flwr  # noqa: F401 (only checks that it is installed)
 except ModuleNotFoundError:
     raise InputError("flcert.flower needs Flower: pip install 'flcert[flower]'") from None
 

@@ -1,4 +1,4 @@
-"""Waiting until every client is there: the node of each user id, or an error before anybody trains."""
+"""Wait until every client is connected: find the node of each user id, or fail before anybody trains."""
 
 import time
 from collections import Counter
@@ -11,17 +11,17 @@ from flcert.flower.options import Clients
 
 
 def connected(grid: Grid, clients: Clients, *, wait: float = 60.0, poll: float = 1.0) -> dict[str, int | None]:
-    """The node of every client, in order of user id; None for those of a given list who may be absent.
+    """Find the node of every client, in order of user id; None for absent clients on a given list.
 
-    Fails closed: a node without an id, an id that two nodes have, too few nodes, or too many end the run before
-    anybody trains. With a list, nodes that are not on it are left out instead. Who is absent stays in their group as a
-    client that sends nothing.
+    Fails closed: a node without an id, an id that two nodes share, or too few or too many nodes end the run before
+    anybody trains. With a list, nodes that are not on it are ignored instead. An absent client stays in its group as
+    one that sends nothing.
 
     Args:
-        grid: that the ServerApp was given.
+        grid: the grid that the ServerApp was given.
         clients: who takes part, and where ids come from.
-        wait: seconds until all must be there.
-        poll: seconds between two looks.
+        wait: seconds until all must be connected.
+        poll: seconds between two checks.
     """
     given, users, absent = clients.registered, clients.users, clients.absent
     registered = None if isinstance(given, int) else _checked_list(given, absent)
@@ -33,7 +33,7 @@ def connected(grid: Grid, clients: Clients, *, wait: float = 60.0, poll: float =
     deadline, seen, found = time.monotonic() + wait, None, {}
     while True:
         late, nodes = time.monotonic() >= deadline, frozenset(grid.get_node_ids())
-        if nodes != seen and (late or _enough(len(nodes), expected, registered)):  # asking costs each a message
+        if nodes != seen and (late or _enough(len(nodes), expected, registered)):  # asking sends each a message
             seen, found = nodes, dict(users(grid))
         if late or _complete(found, expected, registered):
             break
@@ -44,12 +44,12 @@ def connected(grid: Grid, clients: Clients, *, wait: float = 60.0, poll: float =
 
 
 def _enough(number: int, expected: int, registered: Collection[str] | None) -> bool:
-    """Whether all may be there; a node that was started again counts twice until Flower forgets the old one."""
+    """Whether all may be connected; a restarted node counts twice until Flower forgets the old one."""
     return number == expected if registered is None else number >= expected
 
 
 def _complete(found: Mapping[int, str], expected: int, registered: Collection[str] | None) -> bool:
-    """Whether all are there; strangers do not count in place of those on a list."""
+    """Whether all are connected; with a list, strangers do not count."""
     return len(found) == expected if registered is None else set(registered) <= set(found.values())
 
 

@@ -1,4 +1,4 @@
-"""One group's view of a Flower grid: whatever happens in the other groups cannot be seen through it."""
+"""One group's view of a Flower grid, which shows nothing of the other groups."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from flcert.flower.replies import fault, kind_of, readable
 from flcert.runs.records import DroppedReply
 from flcert.training.rounds import participants
 
-PATIENCE = 30  # times that a strategy may ask for nodes before it sends something; it asks twice if it need not wait
+PATIENCE = 30  # how often a strategy may ask for nodes before it sends something; twice if it need not wait
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Sent:
     """A message that is waiting for its reply.
 
     Args:
-        user: whom it went to.
+        user: the user it was sent to.
         node: the node of that user.
-        type: of the message; the reply must have the same.
-        round: of training.
+        type: the message's type; the reply must have the same type.
+        round: the training round.
     """
 
     user: str
@@ -38,14 +38,14 @@ class Sent:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a group's messages must be like.
+    """The rules for a group's messages.
 
     Args:
         reference: the initial arrays of the group.
-        weight: the metric that the strategy weighs clients by, if it does.
+        weight: the metric by which the strategy weights clients, if it does.
         participation: share of the members that take part in a round.
-        seed: of the participation.
-        poll: seconds between two looks for replies.
+        seed: the seed for drawing participants.
+        poll: seconds between two checks for replies.
     """
 
     reference: Arrays
@@ -58,14 +58,14 @@ class Exchange:
 class GroupGrid(Grid):
     """A grid with the nodes of one group, for an unmodified ``strategy.start(grid=...)``.
 
-    The membership is frozen, in order of user id, because node ids are random. Replies come in that order too: sums of
-    floating-point numbers depend on it, and clients answer in any. Replies that are errors, late, or do not fit the
-    model are dropped and recorded. Who takes part in a round is drawn from a stream of the seed and the round, not from
-    the process-wide generator that Flower's strategies use and all groups share.
+    Members are fixed and ordered by user id, because node ids are random. Replies are returned in the same order:
+    floating-point sums depend on it, and clients answer in any order. Replies that are errors, are late or do not fit
+    the model are dropped and recorded. The participants of a round are drawn from a random stream of the seed and the
+    round, not from the process-wide generator that Flower's strategies use and all groups share.
 
     Args:
         base: the grid that the ServerApp was given.
-        members: the node of each user of the group; None for one who is not connected.
+        members: the node of each user in the group; None if not connected.
         exchange: what replies must fit, and who takes part in a round.
     """
 
@@ -75,13 +75,13 @@ class GroupGrid(Grid):
         self._members = {user: members[user] for user in sorted(members)}
         self._users = {node: user for user, node in self._members.items() if node is not None}
         self._cohort = partial(participants, len(members), exchange.participation, exchange.seed)
-        self._round = 0  # of training, the last that was begun
+        self._round = 0  # the last training round that was begun
         self._asked = 0
         self._train_next = True
         self._sent: dict[str, Sent] = {}
 
     def set_run(self, run: Run) -> None:  # noqa: ARG002 (Flower's signature)
-        """Refused: the run belongs to the grid that is shared."""
+        """Refused: the run belongs to the shared grid."""
         raise RunError("set_run belongs to the grid of the ServerApp, not to that of a group")
 
     @property
@@ -92,23 +92,23 @@ class GroupGrid(Grid):
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """A message of the shared grid."""
+        """Create a message of the shared grid."""
         return self._base.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Sequence[int]:
-        """Those who take part in the coming round, in order of user id, without absent ones."""
+        """The connected nodes that take part in the next round, in order of user id."""
         self._asked += 1
         if self._asked > PATIENCE:
             raise RunError(f"the strategy waits for more nodes than the {len(self._chosen())} that take part")
         return [node for user in self._chosen() if (node := self._members[user]) is not None]
 
     def get_nodes(self) -> Sequence[NodeInfo]:
-        """The same, with what is known of them."""
+        """The same nodes, with what is known about them."""
         chosen = set(self.get_node_ids())
         return [node for node in self._base.get_nodes() if node.node_id in chosen]
 
     def push_messages(self, messages: Iterable[Message]) -> Sequence[str]:
-        """Send messages to nodes of this group; refused if any goes elsewhere."""
+        """Send messages to nodes of this group; refuse all of them if any goes elsewhere."""
         outgoing = list(messages)
         for message in outgoing:
             if message.metadata.dst_node_id not in self._users:
@@ -129,11 +129,11 @@ class GroupGrid(Grid):
         return [name for name in ids if name]
 
     def pull_messages(self, message_ids: Iterable[str]) -> Sequence[Message]:
-        """Replies that are there to messages of this group, those that can be used, in order of user id."""
+        """The usable replies that have arrived for this group's messages, in order of user id."""
         return self._usable(self._pull({name for name in message_ids if name in self._sent}))
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Sequence[Message]:
-        """Send messages and wait for the replies; what came too late or cannot be used is left out."""
+        """Send messages and wait for the replies; late and unusable ones are left out."""
         outgoing = list(messages)
         if not outgoing:
             return self._nobody()
@@ -150,7 +150,7 @@ class GroupGrid(Grid):
         return self._usable(received)
 
     def close(self) -> None:
-        """Record those who never answered a strategy that pushes and pulls messages itself."""
+        """Record users who never replied, for strategies that push and pull messages themselves."""
         self._drop_silent(set(self._sent), "no reply until the end")
 
     def _drop_silent(self, names: set[str], reason: str) -> None:
@@ -158,7 +158,7 @@ class GroupGrid(Grid):
             self._drop(sent, reason)
 
     def _nobody(self) -> list[Message]:
-        """Nothing is sent. Strategies train and evaluate in turn; a round in which all drawn are absent is one too."""
+        """Send nothing. Strategies train and evaluate in turn; a round whose users are all absent still counts."""
         self._asked = 0
         if self._train_next:
             self._begin_round()
@@ -174,12 +174,12 @@ class GroupGrid(Grid):
         self._train_next = False
 
     def _chosen(self) -> list[str]:
-        """The users of the coming round, absent ones too: who is there must not change who is drawn."""
+        """The users of the next round, including absent ones: who is connected must not change who is drawn."""
         users = list(self._members)
         return [users[position] for position in self._cohort(self._round + 1)]
 
     def _pull(self, names: set[str]) -> list[Message]:
-        """The first reply to each of these messages, if it is there."""
+        """The first reply to each of these messages, if one has arrived."""
         found: dict[str, Message] = {}
         for reply in self._base.pull_messages(sorted(names)):
             if reply.metadata.reply_to_message_id in names:

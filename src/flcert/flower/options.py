@@ -1,4 +1,4 @@
-"""What a ServerApp tells ``flcert.flower.train``, in objects with names."""
+"""The options that a ServerApp passes to ``flcert.flower.train``."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ class Clients:
     """Who takes part.
 
     Args:
-        registered: how many clients there are, or the ids of all that are registered.
+        registered: the number of clients, or the ids of all registered clients.
         users: where user ids come from: ``by_name()``, ``by_public_key`` or ``by_query()``.
-        absent: how many of a list of clients may be missing at the start.
+        absent: how many listed clients may be missing at the start.
     """
 
     registered: int | Collection[str]
@@ -46,8 +46,8 @@ class Learning:
     """How each group learns.
 
     Args:
-        recipe: the model (a name or an import path), rounds, participation and seed; the rest is for clients.
-        strategy: makes a new Flower strategy at each call; by default the recipe's aggregator is used.
+        recipe: the model (a name or an import path), rounds, participation and seed; other settings are for clients.
+        strategy: a function that makes a new Flower strategy at each call; by default the recipe's aggregator is used.
         initial: arrays that all groups start from; by default those of the recipe's model and seed.
         train_config: sent to clients with every model.
     """
@@ -69,14 +69,14 @@ class Learning:
 
 @dataclass(frozen=True)
 class TestSet:
-    """The inputs that the server lets the models vote on.
+    """The inputs on the server that the models vote on.
 
     Args:
         inputs: (inputs x input shape).
         labels: their true labels.
         num_labels: L; by default one more than the largest label.
         name: what to call it in reports.
-        image_shape: shape of the picture that an input is, if it is one with values in [0, 1].
+        image_shape: shape of an input as a picture, if it is one with values in [0, 1].
     """
 
     __test__ = False  # the name looks like a test to pytest
@@ -93,9 +93,9 @@ class Timing:
     """How long to wait, in seconds, and how much to do at once.
 
     Args:
-        wait: until all clients must be connected.
-        timeout: that a round waits for replies.
-        poll: between two looks for replies.
+        wait: time until all clients must be connected.
+        timeout: time that a round waits for replies.
+        poll: time between two checks for replies.
         concurrent: how many groups train at a time; by default all.
     """
 
@@ -117,10 +117,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Options:
-    """What is rarely changed.
+    """Options that are rarely changed.
 
     Args:
-        certificate: how sure to be, and which further certificates to compute.
+        certificate: alpha, and which further certificates to compute.
         timing: how long to wait.
         progress: called with a stage, the number done and the total.
     """

@@ -1,4 +1,4 @@
-"""What the server settles before anybody trains: who is in which group, and the key of each group's model."""
+"""What the server decides before anybody trains: who is in which group, and the key of each group's model."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,17 +33,17 @@ from flcert.training.device import tensor
 from flcert.training.keys import recipe_sources
 from flcert.training.start import initial_module, state_arrays
 
-FLOWER_VERSION = 1  # raise it whenever the same replies would train to other bytes
+FLOWER_VERSION = 1  # raise it whenever the same replies would give a different model
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What groups learn, settled by the server.
+    """What groups learn, as decided by the server.
 
     Args:
-        settings: of the grouping.
+        settings: settings of the grouping.
         learning: how each group learns.
-        certificate: how sure to be.
+        certificate: alpha and other settings of certificates.
     """
 
     settings: GroupingKind
@@ -66,18 +66,18 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that the server knows before anybody trains.
+    """Everything that the server knows before anybody trains.
 
     Args:
-        config: of the run, as the run directory records it.
+        config: the configuration that the run directory records.
         subject: clients and test set.
         grouping: who trains together.
-        nodes: of each user; None for an absent one.
+        nodes: the node of each user; None if absent.
         strategies: one for each group.
-        started: the arrays that groups start from, by the seed of the group. They are made before any group trains:
+        started: the arrays that groups start from, by the group's seed. They are made before any group trains:
             making a model draws from process-wide generators, which concurrent groups would share.
         train_config: sent to clients with every model.
-        descriptions: of each group's strategy, with its settings, before it trains.
+        descriptions: each group's strategy and its settings before training, as text.
     """
 
     config: Config
@@ -100,7 +100,7 @@ class Plan:
         return {name: array.copy() for name, array in started.items()}
 
     def told(self, group: int) -> ConfigRecord:
-        """What clients of a group are told; the same set of clients is told the same, whichever draw it was."""
+        """The config that a group's clients receive; groups of the same clients receive the same."""
         name = digest_json(self.users(group), size=8)
         seed = self.config.recipe.of_group(group).seed
         return ConfigRecord({**self.train_config, "flcert-seed": seed, "flcert-group": name})
@@ -111,11 +111,11 @@ class Plan:
 
 
 def plan(agreement: Agreement, nodes: Mapping[str, int | None], subject: Subject) -> Plan:
-    """Groups and strategies of these clients, refused where they do not fit.
+    """Plan the groups and strategies of these clients; refuse what does not fit.
 
     Args:
         agreement: what groups learn.
-        nodes: of each user; None for an absent one.
+        nodes: the node of each user; None if absent.
         subject: clients and test set.
     """
     learning, recipe = agreement.learning, agreement.learning.recipe
@@ -145,7 +145,7 @@ def plan(agreement: Agreement, nodes: Mapping[str, int | None], subject: Subject
 
 
 def subject_of(ids: tuple[str, ...], test: TestSet) -> Subject:
-    """The clients' ids and the test set, checked as that of a federation is."""
+    """The clients' ids and the test set, checked like that of a federation."""
     examples = np.asarray(test.inputs), np.asarray(test.labels)
     shape = test.image_shape
     checked = Federation.build(test.name, {"test": examples}, examples, test.num_labels, image_shape=shape)
@@ -161,7 +161,7 @@ def subject_of(ids: tuple[str, ...], test: TestSet) -> Subject:
 
 
 def _started(recipe: Recipe, subject: Subject, given: Mapping[str, NDArray[np.generic]] | None) -> Arrays:
-    """The arrays of the recipe's model, or those that are given in its place."""
+    """The arrays of the recipe's model, or the given ones instead."""
     arrays = state_arrays(initial_module(recipe, subject.input_shape, subject.num_labels))
     if given is None:
         return arrays
@@ -185,13 +185,13 @@ def _by_rule(recipe: Recipe, subject: Subject, number: int) -> list[Strategy]:
 
 
 def _start(started: Mapping[int, Arrays], train_config: Mapping[str, Any]) -> str:
-    """A digest of what all groups start from, and of what clients are told."""
+    """A digest of what all groups start from and what clients receive."""
     arrays = [array for seed in sorted(started) for array in started[seed].values()]
     return digest_arrays(*arrays, text=repr(sorted(train_config.items())))
 
 
 def _config(agreement: Agreement, subject: Subject, strategy: str | None, start: str) -> Config:
-    """The configuration that the run directory records; no data set has its name, so nobody runs it by mistake."""
+    """The configuration that the run directory records; it names no real data set, so nobody runs it by mistake."""
     recipe = agreement.learning.recipe
     if strategy:
         recipe = recipe.model_copy(update={"aggregator": Choice(name=FLOWER, options={"strategy": strategy})})
@@ -200,7 +200,7 @@ def _config(agreement: Agreement, subject: Subject, strategy: str | None, start:
 
 
 def _key(plan: Plan, group: int) -> str:
-    """The digest of all that the server knows a group's model to depend on."""
+    """A digest of everything that a group's model depends on, as far as the server knows."""
     arrays = plan.initial(group)
     recipe = plan.config.recipe.of_group(group)
     inputs = {

@@ -8,16 +8,16 @@ from flwr.app import Array, Message, MessageType, RecordDict
 
 from flcert.core.store import Arrays
 
-LONGEST = 200  # characters of a reason that came from a client
+LONGEST = 200  # most characters of a reason that came from a client
 
 
 def fault(reply: Message, reference: Arrays, weight: str | None) -> str | None:
     """Why a reply cannot be used, or None.
 
     Args:
-        reply: of any type; those to training must bring arrays, all others only metrics.
-        reference: the initial arrays, which a reply's must match in names, order, shapes and types.
-        weight: the metric that the strategy weighs clients by, if it does.
+        reply: a reply of any type; one to training must hold arrays and metrics, one to evaluation metrics.
+        reference: the initial arrays; a reply's arrays must match them in names, order, shapes and types.
+        weight: the metric by which the strategy weights clients, if it does.
     """
     if reply.has_error():
         return readable(f"error {reply.error.code}: {reply.error.reason}")
@@ -30,7 +30,7 @@ def fault(reply: Message, reference: Arrays, weight: str | None) -> str | None:
 
 
 def readable(text: str) -> str:
-    """Text that came from a client, cut and without control characters.
+    """Text from a client, shortened and without control characters.
 
     >>> readable("a" * 300)[-3:], readable("no" + chr(7))
     ('...', 'no?')
@@ -40,7 +40,7 @@ def readable(text: str) -> str:
 
 
 def kind_of(message: Message) -> str:
-    """What a message asks for or answers, without a user's own ending as in "train.first_half"."""
+    """The type of a message, without a user's own suffix as in "train.first_half"."""
     kind: str = message.metadata.message_type.partition(".")[0]
     return kind
 

@@ -1,4 +1,4 @@
-"""What groups train with: any strategy of Flower's, or flcert's own rules as one."""
+"""The strategies that groups train with: any of Flower's, or flcert's own rules."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,11 +28,11 @@ MINIMUMS = ("min_train_nodes", "min_evaluate_nodes", "min_available_nodes")
 class RuleStrategy(FedAvg):
     """A rule of ``flcert.aggregators`` as a Flower strategy: the arithmetic is that of ``flcert run``, bit for bit.
 
-    Flower's own FedAvg averages models; flcert averages what they moved by and adds it, which rounds differently.
+    Flower's own FedAvg averages models; flcert averages their updates and adds the result, which rounds differently.
 
     Args:
         module: the group's model, made for training.
-        rule: how updates become one.
+        rule: how updates are combined.
     """
 
     def __init__(self, module: nn.Module, rule: Aggregator) -> None:
@@ -43,7 +43,7 @@ class RuleStrategy(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The messages of a round; the model that they carry is where updates start from."""
+        """The messages of a round; updates are relative to the model that they carry."""
         self._state = self._vector(arrays)
         messages: Iterable[Message] = super().configure_train(server_round, arrays, config, grid)
         return messages
@@ -75,7 +75,7 @@ class RuleStrategy(FedAvg):
 
 
 def distinct(factory: Callable[[], Strategy], number: int) -> list[Strategy]:
-    """One strategy for each group from the factory, refused where groups would share something."""
+    """Make one strategy for each group with the factory; refuse strategies that share something."""
     if isinstance(factory, Strategy) or not callable(factory):
         raise InputError(f"strategy must be a function or class that makes a new strategy, got {factory!r}")
     made: list[Strategy] = []
@@ -92,7 +92,7 @@ def distinct(factory: Callable[[], Strategy], number: int) -> list[Strategy]:
 
 
 def _refuse_shared(strategies: Sequence[Strategy]) -> None:
-    """Refuse strategies of different groups that are, wrap or hold the same object that can change."""
+    """Refuse strategies of different groups that are, wrap or hold the same mutable object."""
     owner: dict[int, int] = {}
     for group, strategy in enumerate(strategies):
         for part in _changeable(strategy):
@@ -104,7 +104,7 @@ def _refuse_shared(strategies: Sequence[Strategy]) -> None:
 
 
 def _changeable(value: object) -> Iterator[object]:
-    """What can change in a value: strategies, containers, arrays and generators, and those inside them."""
+    """The mutable parts of a value: strategies, containers, arrays and generators, and those inside them."""
     if isinstance(value, CHANGEABLE):
         yield value
     inside: Iterable[object] = ()
@@ -119,7 +119,7 @@ def _changeable(value: object) -> Iterator[object]:
 
 
 def never_wait(strategy: Strategy) -> None:
-    """Set the strategy's minimum numbers of nodes to zero: who takes part is settled, and it would wait for ever."""
+    """Set the strategy's minimum numbers of nodes to zero: who takes part is decided, and it would wait forever."""
     for name in MINIMUMS:
         if hasattr(strategy, name):
             setattr(strategy, name, 0)
@@ -128,15 +128,15 @@ def never_wait(strategy: Strategy) -> None:
 
 
 def weight_of(strategy: Strategy) -> str | None:
-    """The metric that a strategy, or one that it wraps, weighs clients by."""
+    """The metric by which a strategy, or one that it wraps, weights clients."""
     name = getattr(strategy, "weighted_by_key", None)
     return name if isinstance(name, str) else next(filter(None, map(weight_of, _inside(strategy))), None)
 
 
 def described(strategy: Strategy) -> str:
-    """A strategy's class and all that it holds, in words; for code that is not Flower's or ours, its source too.
+    """A strategy's class and everything it holds, as text, with a digest of code that is neither Flower's nor ours.
 
-    Of objects that are neither numbers, texts, containers, arrays nor functions only the class is named.
+    Objects other than numbers, strings, containers, arrays and functions are described by their class alone.
 
     >>> described(FedAvg()).partition(",")[0]
     "FedAvg(arrayrecord_key='arrays'"
@@ -176,7 +176,7 @@ def _source(code: FunctionType | type) -> str:
 
 
 def _refuse_shared_chance(strategy: Strategy) -> None:
-    """Refuse what draws from generators of the process: the clients of one group would change another's draws."""
+    """Refuse strategies that draw from process-wide generators: one group's clients would change another's draws."""
     fraction = getattr(strategy, "fraction_train", 1.0)
     if fraction != 1.0:
         raise InputError(

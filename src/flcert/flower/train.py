@@ -120,7 +120,7 @@ def _train_all(
 
 
 def _train_group(grid: Grid, planned: Plan, run_directory: RunDirectory, timing: Timing, group: int) -> Outcome:
-    """Train one group; an exception fails only this group. The model is written last: if it exists, so does the rest."""
+    """Train one group; an exception fails only this group. The model is written last: if it exists, all is done."""
     key, recipe = planned.keys[group], planned.config.recipe.of_group(group)
     if key is None:
         return Outcome()

@@ -1,4 +1,4 @@
-"""Who the nodes are: a stable user id for each, or an error. Node ids are new at every start and name nobody."""
+"""Who the nodes are: a stable user id for each, or an error. Node ids change at every start and identify nobody."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from flwr.serverapp import Grid
 
 from flcert.flower.replies import readable
 
-Users = Callable[[Grid], Mapping[int, str]]  # the user id of each node, "" where it has none
+Users = Callable[[Grid], Mapping[int, str]]  # the user id of each node, "" if it has none
 
 
 def by_public_key(grid: Grid) -> dict[int, str]:
@@ -29,13 +29,13 @@ def by_name(names: Mapping[str, str] | None = None) -> Users:
 
 
 def by_query(key: str = "user-id", timeout: float = 60.0) -> Users:
-    """What each client answers to a query (``@app.query()``): a ConfigRecord with the id under ``key``.
+    """The ids that clients report when queried (``@app.query()``): a ConfigRecord with the id under ``key``.
 
-    Without node authentication this is the only stable id, and it is the client's own word: whoever starts ten nodes
-    is ten clients.
+    Without node authentication this is the only stable id, but clients choose it themselves: whoever starts ten nodes
+    counts as ten clients.
 
     Args:
-        key: of the ConfigRecord.
+        key: the key in the ConfigRecord.
         timeout: seconds to wait for the answers.
     """
 
@@ -54,7 +54,7 @@ def _fingerprint(key: bytes) -> str:
 
 
 def _told(answer: Message, key: str) -> str:
-    """The id in an answer, or nothing: a client may answer anything."""
+    """The id in an answer, or an empty string: a client may answer anything."""
     if answer.has_error():
         return ""
     told = next((record[key] for record in answer.content.config_records.values() if key in record), "")

@@ -1,4 +1,4 @@
-"""Client ids to groups: FLCert-D, FLCert-P and finite aggregation, one file a kind."""
+"""From client ids to groups: FLCert-D, FLCert-P and finite aggregation, one file per kind."""
 
 from flcert.grouping.enumerated import Enumerated, enumerated
 from flcert.grouping.family import (

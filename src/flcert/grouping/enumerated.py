@@ -19,7 +19,7 @@ class Enumerated(GroupingKind):
 
     Args:
         group_size: k.
-        limit: the largest number of groups that is accepted.
+        limit: the largest accepted number of groups.
     """
 
     title: ClassVar[str] = "FLCert-P with all groups"
@@ -34,7 +34,7 @@ class Enumerated(GroupingKind):
         return enumerated(ids, self.group_size, self.limit)
 
     def restored(self, num_clients: int, members: tuple[NDArray[np.int64], ...]) -> Grouping:
-        """The grouping of these settings whose members are known already."""
+        """The grouping with these settings, from members that are already known."""
         return Grouping(self.kind, num_clients, members, self.group_size)
 
 
@@ -44,7 +44,7 @@ def enumerated(ids: Sequence[str], group_size: int, limit: int = 10_000) -> Grou
     Args:
         ids: the user ids.
         group_size: k.
-        limit: the largest number of groups that is accepted.
+        limit: the largest accepted number of groups.
     """
     order = in_order_of_id(ids)
     check_range("group_size", group_size, 1, len(ids), "num_clients")

@@ -25,12 +25,12 @@ DEFAULT_KIND = "hashed"
 
 
 def kind_class(name: str) -> type[GroupingKind]:
-    """The kind of this name, or a user's own behind an import path."""
+    """The kind with this name, or a user's own at an import path."""
     return resolve_class("grouping.kind", KINDS, name, GroupingKind)  # type: ignore[type-abstract]
 
 
 def settings_from(values: Mapping[str, Any]) -> GroupingKind:
-    """Settings from plain values: "kind", by default the usual one, and the fields of that kind."""
+    """Settings from plain values: "kind", by default ``DEFAULT_KIND``, and the fields of that kind."""
     name = values.get("kind", DEFAULT_KIND)
     if not isinstance(name, str):
         raise InputError(f"grouping.kind must be a name or an import path, got {name!r}")
@@ -43,7 +43,7 @@ def settings_from(values: Mapping[str, Any]) -> GroupingKind:
 
 
 def from_format_1(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as an earlier version of flcert recorded them, in today's words."""
+    """Settings that an earlier version of flcert recorded, in today's terms."""
     if values.get("kind") != "spread":
         return dict(values)
     return {"groups_per_client" if name == "copies" else name: value for name, value in values.items()} | {

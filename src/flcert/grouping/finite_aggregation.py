@@ -21,8 +21,8 @@ class FiniteAggregation(GroupingKind):
 
     Args:
         num_groups: N.
-        groups_per_client: d, the groups that a client serves.
-        key: of the hash and the shifts.
+        groups_per_client: d, how many groups a client serves.
+        key: the key of the hash and the shifts.
     """
 
     title: ClassVar[str] = "finite aggregation"
@@ -40,7 +40,7 @@ class FiniteAggregation(GroupingKind):
 
     @classmethod
     def proposed(cls, sizes: Sizes) -> Self | None:
-        """Shown if the user says how many groups a client serves."""
+        """The requested settings, if the user says how many groups a client serves."""
         if sizes.groups_per_client is None:
             return None
         check_range("num_groups", sizes.num_groups, 1, sizes.num_clients, "num_clients")
@@ -53,16 +53,16 @@ class FiniteAggregation(GroupingKind):
         return f"{self.title}, {self.groups_per_client} groups a client"
 
     def reseeded(self, number: int) -> Self:
-        """The same with another key."""
+        """The same settings with another key."""
         return self.model_copy(update={"key": f"flcert-{number}"})
 
     def load(self, num_clients: int, participation: float) -> Load:
-        """As many groups as a client serves, in about beta_e of whose rounds it takes part."""
+        """A client serves d groups, and takes part in about beta_e of their rounds."""
         probability = self.groups_per_client / self.num_groups
         return Load(float(self.groups_per_client), expected_share(num_clients, probability, participation))
 
     def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:  # noqa: ARG002 (any number will do)
-        """One client in each bucket: several in one reach no further than one of them."""
+        """With one client in each bucket: several in a bucket reach no further than one of them."""
         shifted = [np.roll(np.arange(self.num_groups), shift) for shift in range(self.groups_per_client)]
         members = tuple(np.stack(shifted, axis=1))
         votes = np.zeros((self.num_groups, 1), dtype=np.int64)
@@ -70,7 +70,7 @@ class FiniteAggregation(GroupingKind):
         return settings.of(self.certificate, grouping).certify(Evidence.of_votes(votes, 2, members))
 
     def expected_empty(self, num_clients: int) -> float:
-        """Groups all of whose buckets are empty: N (1 - d/N)^n."""
+        """The average number of groups whose buckets are all empty: N (1 - d/N)^n."""
         number = self.num_groups
         return float(number * (1 - self.groups_per_client / number) ** num_clients)
 
@@ -81,13 +81,13 @@ def finite_aggregation(
     """Finite aggregation (Wang et al., ICML 2022): each client serves several groups, the same number for all.
 
     A keyed hash puts each client into one of N buckets, and bucket h feeds the groups (h + s) mod N for
-    ``groups_per_client`` different shifts s, drawn from the key. Each group then learns from as many buckets.
+    ``groups_per_client`` different shifts s, drawn from the key. Each group then learns from that many buckets.
 
     Args:
         ids: the user ids, unique and fixed at registration.
         num_groups: N.
-        groups_per_client: d, the groups that a client serves; what it has to do grows by this factor.
-        key: of the hash and the shifts.
+        groups_per_client: d, how many groups a client serves; its work grows by this factor.
+        key: the key of the hash and the shifts.
     """
     buckets = hashed(ids, num_groups, key).members
     check_range("groups_per_client", groups_per_client, 1, num_groups, "num_groups")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from flcert.errors import InputError
 
 MAX_GROUPS = 1_000_000
-"""The largest number of groups that is accepted."""
+"""The largest accepted number of groups."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Grouping:
     Args:
         kind: how the groups were made.
         num_clients: n.
-        members: for each group the positions of its clients, in order of their ids; may be empty.
-        group_size: k, where all groups have the same size by construction.
+        members: for each group, the positions of its clients, in order of their ids; may be empty.
+        group_size: k, if all groups have the same size by construction.
         drawn: whether the groups were drawn at random.
         distinct: whether they were drawn without repetition.
     """

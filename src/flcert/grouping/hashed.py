@@ -19,7 +19,7 @@ class Hashed(GroupingKind):
 
     Args:
         num_groups: N.
-        key: of the hash.
+        key: the key of the hash.
     """
 
     title: ClassVar[str] = "FLCert-D"
@@ -36,20 +36,20 @@ class Hashed(GroupingKind):
 
     @classmethod
     def proposed(cls, sizes: Sizes) -> Self | None:
-        """As many groups as asked for, if there are clients for them."""
+        """The requested number of groups, if there are enough clients."""
         return None if cls.obstacle(sizes) else cls(num_groups=sizes.num_groups)
 
     @classmethod
     def obstacle(cls, sizes: Sizes) -> str:
-        """Groups that share no client are at most as many as clients."""
+        """There cannot be more disjoint groups than clients."""
         return "it has at most as many groups as clients" if sizes.num_groups > sizes.num_clients else ""
 
     def reseeded(self, number: int) -> Self:
-        """The same with another key."""
+        """The same settings with another key."""
         return self.model_copy(update={"key": f"flcert-{number}"})
 
     def load(self, num_clients: int, participation: float) -> Load:
-        """One group a client, which takes part in about beta_e of its rounds."""
+        """A client is in one group, and takes part in about beta_e of its rounds."""
         return Load(1.0, expected_share(num_clients, 1 / self.num_groups, participation))
 
     def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:  # noqa: ARG002 (nothing is shared)
@@ -63,7 +63,7 @@ class Hashed(GroupingKind):
 
 
 def expected_empty(num_clients: int, num_groups: int) -> float:
-    """How many groups a hash leaves without clients: N (1 - 1/N)^n on average."""
+    """How many groups a hash leaves without clients, on average: N (1 - 1/N)^n."""
     return float(num_groups * (1 - 1 / num_groups) ** num_clients)
 
 

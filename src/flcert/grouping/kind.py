@@ -1,4 +1,4 @@
-"""The family of groupings: what every kind must tell about itself, and what it gets for free.
+"""The family of groupings: what every kind must define, and what it gets for free.
 
 A kind is one class in one file of this package, and one line in ``flcert.grouping.KINDS``. A user's own kind is named
 by its import path. Nothing outside this package knows any kind by name.
@@ -23,13 +23,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 @dataclass(frozen=True)
 class Sizes:
-    """The numbers that groups are planned with.
+    """The numbers from which groups are planned.
 
     Args:
         num_clients: n.
         num_groups: N.
         group_size: k, for kinds with groups of a fixed size.
-        groups_per_client: for kinds in which a client serves several groups; None if the user did not ask for them.
+        groups_per_client: for kinds in which a client serves several groups; None if the user did not ask for one.
     """
 
     num_clients: int
@@ -40,11 +40,11 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Load:
-    """What groups ask of a client, on average.
+    """The average work that groups ask of a client.
 
     Args:
-        groups: that it is in.
-        share_of_rounds: of each of them, in which it takes part.
+        groups: how many groups it is in.
+        share_of_rounds: the share of a group's rounds in which it takes part.
     """
 
     groups: float
@@ -69,16 +69,16 @@ class GroupingKind(Strict, ABC):
         """Group the clients."""
 
     def restored(self, num_clients: int, members: tuple[NDArray[np.int64], ...]) -> Grouping:
-        """The grouping of these settings whose members are known already."""
+        """The grouping with these settings, from members that are already known."""
         return Grouping(self.kind, num_clients, members)
 
     @classmethod
-    def proposed(cls, sizes: Sizes) -> Self | None:  # noqa: ARG003 (for those who override it)
-        """Settings of this kind for a plan with these sizes; None where it does not apply or was not asked for."""
+    def proposed(cls, sizes: Sizes) -> Self | None:  # noqa: ARG003 (for subclasses)
+        """Settings of this kind for a plan with these sizes; None if it does not apply or was not asked for."""
         return None
 
     @classmethod
-    def obstacle(cls, sizes: Sizes) -> str:  # noqa: ARG003 (for those who override it)
+    def obstacle(cls, sizes: Sizes) -> str:  # noqa: ARG003 (for subclasses)
         """Why groups of this kind are not possible with these sizes; empty if they are."""
         return ""
 
@@ -87,12 +87,12 @@ class GroupingKind(Strict, ABC):
         """What to call these settings in a table."""
         return self.title
 
-    def reseeded(self, number: int) -> Self:  # noqa: ARG002 (for those who override it)
-        """The same settings with other randomness, where there is any."""
+    def reseeded(self, number: int) -> Self:  # noqa: ARG002 (for subclasses)
+        """The same settings with different randomness, if they use any."""
         return self
 
     def load(self, num_clients: int, participation: float) -> Load:
-        """What the groups ask of a client, on average.
+        """The average work that the groups ask of a client.
 
         Args:
             num_clients: n.
@@ -107,7 +107,7 @@ class GroupingKind(Strict, ABC):
 
         Args:
             num_clients: n.
-            settings: how sure to be.
+            settings: how certain to be.
             num_inputs: how many inputs share the failure probability.
         """
         grouping = self._example(num_clients)
@@ -116,9 +116,9 @@ class GroupingKind(Strict, ABC):
         return settings.of(self.certificate, grouping).certify(evidence, num_inputs)
 
     def expected_empty(self, num_clients: int) -> float:
-        """How many groups have no clients, on average."""
+        """The average number of groups without clients."""
         return float((self._example(num_clients).sizes == 0).sum())
 
     def _example(self, num_clients: int) -> Grouping:
-        """Groups of so many made-up clients."""
+        """The groups for this many made-up clients."""
         return self.build([f"client-{number}" for number in range(num_clients)])

@@ -4,7 +4,7 @@ from math import floor
 
 import numpy as np
 
-TAIL = 1e-15  # a probability that does not matter
+TAIL = 1e-15  # a negligible probability
 MANY = 10**6
 
 
@@ -14,12 +14,12 @@ def num_participants(num_clients: int, participation: float) -> int:
 
 
 def share_of_rounds(group_size: int, participation: float) -> float:
-    """The share of rounds in which a client of a group takes part: beta_e, but for whole numbers of clients."""
+    """The share of rounds in which a client of a group takes part: beta_e, up to rounding to whole clients."""
     return num_participants(group_size, participation) / group_size
 
 
 def expected_share(num_clients: int, probability: float, participation: float) -> float:
-    """The same for a client whose group each other client is in with this probability, on average.
+    """The average share for a client whose group contains each other client with this probability.
 
     In small groups it is more than beta_e, because at least one client takes part in a round.
 
@@ -28,7 +28,7 @@ def expected_share(num_clients: int, probability: float, participation: float) -
     """
     if participation == 1:
         return 1.0
-    from scipy.stats import binom  # it loads slowly, so it waits until it is needed
+    from scipy.stats import binom  # slow to import, so only where it is needed
 
     others = binom(num_clients - 1, probability)
     least, most = (int(end) for end in others.ppf([TAIL, 1 - TAIL]))

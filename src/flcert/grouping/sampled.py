@@ -24,8 +24,8 @@ class Sampled(GroupingKind):
     Args:
         num_groups: N.
         group_size: k.
-        seed: of the draw.
-        distinct: draw N different groups.
+        seed: the seed of the draw.
+        distinct: whether to draw N different groups.
     """
 
     title: ClassVar[str] = "FLCert-P"
@@ -42,16 +42,16 @@ class Sampled(GroupingKind):
         return sampled(ids, self.num_groups, self.group_size, self.seed, distinct=self.distinct)
 
     def restored(self, num_clients: int, members: tuple[NDArray[np.int64], ...]) -> Grouping:
-        """The grouping of these settings whose members are known already."""
+        """The grouping with these settings, from members that are already known."""
         return Grouping(self.kind, num_clients, members, self.group_size, drawn=True, distinct=self.distinct)
 
     @classmethod
     def proposed(cls, sizes: Sizes) -> Self | None:
-        """As many groups of this size as asked for."""
+        """The requested number of groups of this size."""
         return cls(num_groups=sizes.num_groups, group_size=sizes.group_size)
 
     def reseeded(self, number: int) -> Self:
-        """The same with another draw."""
+        """The same settings with another draw."""
         return self.model_copy(update={"seed": number})
 
     def load(self, num_clients: int, participation: float) -> Load:
@@ -71,7 +71,7 @@ class Sampled(GroupingKind):
         return guarantee.certify(Evidence(np.array([[self.num_groups, 0]])), num_inputs)
 
     def expected_empty(self, num_clients: int) -> float:  # noqa: ARG002 (whatever their number)
-        """None: a draw has k clients."""
+        """Zero: every drawn group has k clients."""
         return 0.0
 
 
@@ -79,14 +79,14 @@ def sampled(ids: Sequence[str], num_groups: int, group_size: int, seed: int = 0,
     """FLCert-P: N groups, each a uniformly random k-subset of the clients.
 
     By default they are independent of each other, so the same subset can be drawn twice, as Theorem 3 assumes. The seed
-    must not depend on what clients hold.
+    must not depend on clients' data.
 
     Args:
         ids: the user ids.
         num_groups: N.
         group_size: k.
-        seed: of the draw.
-        distinct: draw N different subsets instead, each set of N with the same probability.
+        seed: the seed of the draw.
+        distinct: draw N different subsets instead, with every set of N equally likely.
     """
     order = np.array(in_order_of_id(ids), dtype=np.int64)
     check_range("group_size", group_size, 1, len(ids), "num_clients")
@@ -110,7 +110,7 @@ def sampled(ids: Sequence[str], num_groups: int, group_size: int, seed: int = 0,
 def _draws(
     generator: np.random.Generator, num_clients: int, group_size: int, distinct: bool
 ) -> Iterator[NDArray[np.int64]]:
-    """Random subsets without end; a repeated one is passed over if they must be distinct."""
+    """An endless stream of random subsets; repeated ones are skipped if they must be distinct."""
     seen: set[bytes] = set()
     while True:
         draw = np.sort(generator.choice(num_clients, size=group_size, replace=False))

@@ -26,7 +26,7 @@ __all__ = ["MODELS", "Stackable", "build", "check_output", "stackable"]
 
 
 def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: int) -> nn.Module:
-    """The model of this name (or a user's ``package.module:factory``), initialised from ``seed`` alone."""
+    """The model with this name (or a user's ``package.module:factory``), initialised from ``seed`` alone."""
     with restored_generators():
         seed_everything(derive(seed, "initial model"))
         model = plugins.build("model", MODELS, choice, input_shape=input_shape, num_labels=num_labels)
@@ -62,7 +62,7 @@ def check_output(module: nn.Module, example: torch.Tensor, num_labels: int) -> N
 
 
 def _check_stacked(module: nn.Module, example: torch.Tensor, scores: torch.Tensor) -> None:
-    """Refuse a stacked form that computes something else than the module, or lets models reach each other's scores."""
+    """Refuse a stacked form that differs from the module, or lets models affect each other's scores."""
     state = module.state_dict()
     spoilt = {name: value * float("nan") if value.is_floating_point() else value for name, value in state.items()}
     weights = {name: torch.stack([value, spoilt[name], value]) for name, value in state.items()}

@@ -12,7 +12,7 @@ class LSTM(nn.Module):
         input_shape: (context,), the number of tokens before the word.
         num_labels: the size of the vocabulary; tokens are in [0, num_labels).
         width: size of embedding and hidden state.
-        layers: how many.
+        layers: number of LSTM layers.
         dropout: share of values dropped after the embedding, between layers and before the scores.
     """
 

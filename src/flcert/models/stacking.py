@@ -1,4 +1,4 @@
-"""What modules need to put many models into one pass."""
+"""What modules need to run many models in one pass."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
@@ -11,12 +11,12 @@ LANE = 16  # floats in 64 bytes, the widest vector of a processor
 
 @runtime_checkable
 class Stackable(Protocol):
-    """A module that can put many models of its kind into one pass; optional, and much faster for small models."""
+    """A module that can run many models of its kind in one pass; optional, and much faster for small models."""
 
     def stacked(self, weights: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
-        """What turns one input into the scores of all models, (models x labels).
+        """A function from one input to the scores of all models, (models x labels).
 
-        Nothing of one model may reach the scores of another, and a model must have the same scores in any place. Use
+        Nothing of one model may reach the scores of another, and a model's scores must not depend on its place. Use
         batched products in which each model's matrices start at a multiple of 64 bytes, see ``aligned``.
 
         Args:
@@ -25,14 +25,14 @@ class Stackable(Protocol):
 
 
 def stackable(module: nn.Module) -> bool:
-    """Whether the very class of this module says how to stack it; a subclass may compute something else."""
+    """Whether the module's own class defines how to stack it; a subclass may compute something else."""
     return callable(vars(type(module)).get("stacked"))
 
 
 def aligned(tensor: Tensor, *dimensions: int) -> Tensor:
-    """A copy with zeros at the end of these dimensions, so that their sizes are multiples of 16 numbers.
+    """A copy with zeros at the end of these dimensions, so that their sizes are multiples of 16.
 
-    Products start differently, and so may round differently, at addresses that are no multiple of a vector's size.
+    At addresses that are not a multiple of the vector size, products start differently and so may round differently.
     """
     padding = [0, 0] * tensor.ndim
     for dimension in dimensions:

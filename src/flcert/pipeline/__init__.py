@@ -1,1 +1,1 @@
-"""Making a run: data, groups, models, votes, certificates, report; and what can be done with one."""
+"""Make a run (data, groups, models, votes, certificates, report), and work with a finished one."""

@@ -1,4 +1,4 @@
-"""A simulated attack beside the proof: what the configuration asks for, and what it did."""
+"""A simulated attack beside the proof: which one the configuration asks for, and what it did."""
 
 from functools import partial
 
@@ -23,7 +23,7 @@ BACKDOOR = "backdoor"
 
 
 def backdoor_for(config: Config) -> Choice:
-    """The backdoor that the configuration names, with the paper's trigger and target where it names no trigger."""
+    """The backdoor that the configuration names, with the paper's trigger and target if it names no trigger."""
     own = config.attack.options if config.attack and config.attack.name == BACKDOOR else {}
     usual = {} if "trigger" in own else datasets.backdoor(config.data.name, config.data.options)
     return Choice(name=BACKDOOR, options={**usual, **own})
@@ -46,16 +46,16 @@ def attack_plan(config: Config, federation: Federation) -> AttackPlan | None:
 def evaluate_attack(
     context: Context, ensemble: Ensemble, plan: AttackPlan, certified: Certified
 ) -> tuple[AttackFigures, Ensemble]:
-    """Train the groups that hold a malicious client again, under attack, and compare.
+    """Retrain the groups that hold a malicious client, under attack, and compare.
 
     Args:
-        context: where.
-        ensemble: the groups without attack; those without a malicious client are shared.
+        context: workers, store and progress.
+        ensemble: the groups trained without attack; those without a malicious client are reused.
         plan: who attacks, and how.
         certified: the votes of the ensemble without attack, and their certificate.
 
     Returns:
-        The figures, and the attacked ensemble, which knows how many groups it took to train.
+        The figures, and the attacked ensemble, which knows how many groups were trained.
     """
     context = context.attacked()
     attacked = train_groups(context, ensemble.grouping, ensemble.recipe, plan)
@@ -89,7 +89,7 @@ def _with_backdoor(
     aim: tuple[NDArray[np.int64], int],
     guarantee: Guarantee,
 ) -> AttackFigures:
-    """The figures with those of a backdoor; success rates leave out inputs whose true label is the target."""
+    """Add the figures of a backdoor; success rates leave out inputs whose true label is the target."""
     (without, under), (truth, target) = stamped, aim
     counted = truth != target
     return figures.model_copy(

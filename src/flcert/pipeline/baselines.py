@@ -1,4 +1,4 @@
-"""What the paper compares with: learning that has one global model. Nothing is certified for it from m = 1 on."""
+"""The paper's baselines, which train one global model. Nothing is certified for them from m = 1 on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,15 @@ from flcert.training.smoothing import Smoothing
 
 
 def single(config: Config) -> Config:
-    """The single global model: one group with all clients, a share ``recipe.participation`` (beta) of them a round."""
+    """The single global model: one group of all clients, a share ``recipe.participation`` (beta) of them per round."""
     return _with_one_group(config)
 
 
 def crfl(config: Config) -> Config:
     """CRFL: the single global model, clipped and perturbed in each round, whose noisy copies vote.
 
-    Its own guarantee is against bounded changes of training data, so it proves nothing about clients that send what
-    they like.
+    Its own guarantee is against bounded changes of training data, so it proves nothing about clients that send
+    whatever they like.
     """
     return _with_one_group(config, smoothing=config.recipe.smoothing or Smoothing())
 
@@ -27,7 +27,7 @@ BASELINES: dict[str, Callable[[Config], Config]] = {"single": single, "crfl": cr
 
 
 def baseline(name: str, config: Config) -> Config:
-    """The same data, recipe and attack, for the baseline called ``name``."""
+    """The configuration of the baseline called ``name``, with the same data, recipe and attack."""
     if name not in BASELINES:
         raise unknown_name("baseline", name, BASELINES)
     return BASELINES[name](config)

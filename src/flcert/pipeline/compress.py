@@ -1,4 +1,4 @@
-"""A run with smaller models, made from one that is there."""
+"""Make a run with smaller models from an existing run."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,12 +19,12 @@ from flcert.training.train import compressed_ensemble
 
 @dataclass(frozen=True)
 class Compressed:
-    """What compressing came to.
+    """The result of compressing a run.
 
     Args:
         result: the new run.
-        before: bytes of all models of the run that was there.
-        after: bytes of the new run's models.
+        before: total bytes of the old run's models.
+        after: total bytes of the new run's models.
     """
 
     result: RunResult
@@ -41,15 +41,15 @@ def compress(
     store: Store | None = None,
     progress: Progress = silent,
 ) -> Compressed:
-    """Write a run whose models are those of another one, compressed, with votes and a certificate of their own.
+    """Write a new run with the compressed models of another run, their own votes and their own certificate.
 
-    Nothing is trained. The new run has no simulated attack and no earlier rounds, for which there are no models.
+    Nothing is trained. The new run has no simulated attack and no earlier rounds: the old run has no models of those.
 
     Args:
         path: the run directory.
-        dtype: of the numbers.
-        target: directory of the new run.
-        engine: where models vote; by default processes, one for each core.
+        dtype: the type of the compressed numbers.
+        target: the directory of the new run.
+        engine: where models vote; by default one process for each core.
         store: where models and votes are kept; by default the platform's cache directory.
         progress: called with a stage, the number done and the total.
     """

@@ -1,4 +1,4 @@
-"""Exact unlearning: train again the groups that held a client, and nothing else."""
+"""Exact unlearning: retrain the groups that held a client, and nothing else."""
 
 import shutil
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from flcert.training.context import silent
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What forgetting came to.
+    """The result of forgetting clients.
 
     Args:
         result: the run without the clients, in the same directory.
         groups: how many groups had held them.
-        deleted: entries that were removed from the store because they were made from the clients' data.
-        unknown: entries left there that do not say what they were made from; an older version of flcert wrote them.
+        deleted: how many store entries were deleted because they were made from the clients' data.
+        unknown: how many store entries remain that do not say what they were made from (from older versions of flcert).
     """
 
     result: RunResult
@@ -40,16 +40,16 @@ def forget(
     store: Store | None = None,
     progress: Progress = silent,
 ) -> Forgotten:
-    """Make a run what it would have been without some clients, byte for byte.
+    """Turn a run into what it would have been without some clients, byte for byte.
 
-    The new run is made beside the old one and takes its place when it is complete. Everything in the store that was
-    made from the clients' data is deleted, whichever run made it. Directories of other runs with the same clients stay
-    as they are: forget the clients in each.
+    The new run is made beside the old one and replaces it when it is complete. Everything in the store that was
+    made from the clients' data is deleted, whichever run made it. Other runs with the same clients are not
+    changed: forget the clients in each of them.
 
     Args:
         path: the run directory.
         clients: ids of the clients to forget.
-        engine: where groups train; by default processes, one for each core.
+        engine: where groups train; by default one process for each core.
         store: where models are kept; by default the platform's cache directory.
         progress: called with a stage, the number done and the total.
     """
@@ -69,7 +69,7 @@ def forget(
     origins = [client_origin(federation.ids[position], federation.client_digest(position)) for position in held]
     groups = sum(bool(set(held) & set(group.tolist())) for group in before.grouping.build(federation.ids).members)
     if (beside / "config.json").exists() and RunDirectory.prepared(beside).config() != after:
-        shutil.rmtree(beside)  # of other clients, whose forgetting was stopped
+        shutil.rmtree(beside)  # left by an interrupted attempt to forget other clients
     result = run(after, beside, engine=engine, store=store, progress=progress)
     deleted = store.forget(origins)
     _take_place(beside, path, set_aside)
@@ -77,7 +77,7 @@ def forget(
 
 
 def _take_place(new: Path, path: Path, set_aside: Path) -> None:
-    """Put a finished directory where another one is, which is deleted."""
+    """Replace a directory with a finished one, and delete the old one."""
     shutil.rmtree(set_aside, ignore_errors=True)
     path.rename(set_aside)
     new.rename(path)

@@ -1,4 +1,4 @@
-"""What a federation will cost and can certify at most, before anything is trained."""
+"""What a federation will cost and the most it can certify, before anything is trained."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,15 @@ BYTES_OF_A_PARAMETER = 4
 
 @dataclass(frozen=True)
 class Setting:
-    """What a plan follows from.
+    """What a plan is computed from.
 
     Args:
         sizes: clients and groups.
         rounds: T_e.
         participation: beta_e, the share of a group's clients in a round.
-        num_parameters: of the model, float32; running statistics of batch normalisation count too.
-        num_inputs: D, test inputs that share a failure probability.
-        certificate: how sure to be.
+        num_parameters: float32 numbers in the model, including running statistics of batch normalisation.
+        num_inputs: D, the number of test inputs that share a failure probability.
+        certificate: alpha and other settings of certificates.
     """
 
     sizes: Sizes
@@ -40,7 +40,7 @@ class Setting:
             raise InputError(f"participation must be in (0, 1], got {self.participation}")
 
     def bytes_of(self, rounds: float) -> int:
-        """What a client sends and receives in so many rounds: the model, once each way."""
+        """The bytes that a client sends and receives in this many rounds: the model, once each way."""
         return round(rounds * 2 * BYTES_OF_A_PARAMETER * self.num_parameters)
 
 
@@ -49,15 +49,15 @@ class Plan:
     """What one client has to do, and the largest level that any input can have.
 
     Args:
-        rounds_a_client: expected rounds in which a client takes part.
-        bytes_a_client: expected bytes that it sends and receives.
-        models_a_client: groups that it is in, on average.
-        largest_level: of an input on which all groups agree; 0 if nothing can be certified.
-        can_certify: whether any input can be certified at all, be it without malicious clients.
-        expected_empty_groups: how many groups have no clients, on average.
-        likely_votes: groups that vote then, to the nearest whole number.
-        likely_level: the largest level with so many votes.
-        least_groups: with fewer than so many nothing can be certified.
+        rounds_a_client: expected number of rounds in which a client takes part.
+        bytes_a_client: expected number of bytes that it sends and receives.
+        models_a_client: average number of groups that it is in.
+        largest_level: the level of an input on which all groups agree; 0 if nothing can be certified.
+        can_certify: whether any input can be certified at all, even with no malicious client.
+        expected_empty_groups: average number of groups without clients.
+        likely_votes: number of groups that vote then, rounded to a whole number.
+        likely_level: the largest level with this many votes.
+        least_groups: the fewest groups with which anything can be certified.
     """
 
     rounds_a_client: float
@@ -72,19 +72,19 @@ class Plan:
 
 
 def plans(setting: Setting) -> dict[str, Plan]:
-    """A plan for every kind of groups that these sizes allow, by what to call it."""
+    """A plan for every kind of grouping that these sizes allow, by label."""
     proposed = (kind.proposed(setting.sizes) for kind in KINDS.values())
     return {grouping.label: plan_of(grouping, setting) for grouping in proposed if grouping}
 
 
 def obstacles(sizes: Sizes) -> list[str]:
-    """Which kinds of groups are not possible, and why."""
+    """Which kinds of grouping are not possible, and why."""
     reasons = {kind.title: kind.obstacle(sizes) for kind in KINDS.values()}
     return [f"{title} is not possible: {reason}." for title, reason in reasons.items() if reason]
 
 
 def plan_of(grouping: GroupingKind, setting: Setting) -> Plan:
-    """The plan of some groups."""
+    """The plan for one grouping."""
     clients, settings, inputs = setting.sizes.num_clients, setting.certificate, setting.num_inputs
     load = grouping.load(clients, setting.participation)
     rounds = load.groups * load.share_of_rounds * setting.rounds
@@ -108,7 +108,7 @@ def plan_of(grouping: GroupingKind, setting: Setting) -> Plan:
 
 
 def plan_single(setting: Setting, rounds: int, beta: float) -> Plan:
-    """The single global model: about beta T rounds a client, and nothing certified against one malicious client."""
+    """The plan for the single global model: about beta T rounds per client, and nothing certified from m = 1 on."""
     check_range("single_rounds", rounds, 1, 2**40)
     if not 0 < beta <= 1:
         raise InputError(f"beta must be in (0, 1], got {beta}")

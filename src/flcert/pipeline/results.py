@@ -36,7 +36,7 @@ class TrainedRun:
     """A run whose groups are trained.
 
     Args:
-        directory: of the run; the models are there already.
+        directory: the run directory, which already holds the models.
         config: what was asked for.
         subject: clients and test set.
         ensemble: the trained groups.
@@ -55,8 +55,8 @@ class Certified:
     Args:
         guarantee: which theorem.
         evidence: the votes after the last round.
-        certificate: that follows from them.
-        curves: certified accuracy by the number of rounds after which votes were cast; the last is of all rounds.
+        certificate: the certificate that follows from them.
+        curves: certified accuracy by the number of rounds after which votes were cast; the last is after all rounds.
     """
 
     guarantee: Guarantee
@@ -72,12 +72,12 @@ class Certified:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What else there is to tell of a run.
+    """What else to report about a run.
 
     Args:
         attack: what a simulated attack did.
-        dropped: replies of real clients that were not used, by group.
-        network: what is known of real clients.
+        dropped: replies from real clients that were not used, by group.
+        network: what is known about real clients.
     """
 
     attack: AttackFigures | None = None
@@ -91,13 +91,13 @@ def own_guarantee(config: Config, ensemble: Ensemble) -> Guarantee:
 
 
 def also_guarantees(config: Config, ensemble: Ensemble) -> dict[str, Guarantee]:
-    """Further certificates of the same models that a configuration asks for, by their kind."""
+    """Further certificates of the same models that a configuration asks for, by kind."""
     settings, failed = config.certificate, len(ensemble.failures)
     return {choice.name: settings.of(choice, ensemble.grouping, failed) for choice in settings.also}
 
 
 def needs_ranks(config: Config) -> bool:
-    """Whether a certificate of this configuration asks how models rank the labels."""
+    """Whether a certificate of this configuration needs to know how models rank the labels."""
     kinds = [config.grouping.certificate, *(choice.name for choice in config.certificate.also)]
     return any(kind_class(kind).needs == "ranks" for kind in kinds)
 
@@ -112,18 +112,18 @@ def certified(trained: TrainedRun, evidence: Mapping[int, Evidence]) -> Certifie
 
 
 def write_results(trained: TrainedRun, found: Certified, circumstances: Circumstances, progress: Progress) -> Summary:
-    """Write everything that follows from the votes; the manifest before the report, which needs it.
+    """Write everything that follows from the votes; the report comes last, because it needs the manifest.
 
     Args:
         trained: the run.
         found: its votes and their certificate.
-        circumstances: what else there is to tell.
+        circumstances: what else to report.
         progress: called with a stage, the number done and the total.
 
     Returns:
-        The figures in short.
+        The main figures.
     """
-    from flcert.report.page import write_report  # Matplotlib loads slowly, so it waits until it is needed
+    from flcert.report.page import write_report  # Matplotlib loads slowly, so import it only when needed
     from flcert.report.samples import chosen_samples
 
     directory, subject, truth = trained.directory, trained.subject, trained.subject.test_labels
@@ -146,7 +146,7 @@ def write_results(trained: TrainedRun, found: Certified, circumstances: Circumst
 
 
 def _summary(trained: TrainedRun, found: Certified, circumstances: Circumstances, progress: Progress) -> Summary:
-    """The figures of a run in short."""
+    """The main figures of a run."""
     certificate, truth = found.certificate, trained.subject.test_labels
     return Summary(
         certificate=found.guarantee.kind,

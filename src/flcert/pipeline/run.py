@@ -1,4 +1,4 @@
-"""A whole run: data, groups, models, votes, certificate, report; every stage reuses what is there."""
+"""A whole run: data, groups, models, votes, certificate, report; every stage reuses what already exists."""
 
 import re
 from collections.abc import Collection
@@ -34,10 +34,10 @@ class RunResult:
 
     Args:
         directory: where everything was written.
-        summary: the figures in short, as in summary.json.
+        summary: the main figures, as in summary.json.
         guarantee: which theorem, with its numbers.
-        certificate: of the test inputs.
-        ensemble: the trained groups; it knows what was trained and what was reused.
+        certificate: the certificate of the test inputs.
+        ensemble: the trained groups, and how many were trained and reused.
         attacked: the same under the simulated attack, if there is one.
     """
 
@@ -62,7 +62,7 @@ def run(
     Args:
         config: what to do; by default scikit-learn's digits.
         directory: where to write; by default ``runs/<data>-<digest of the config>``.
-        engine: where groups train; by default processes, one for each core.
+        engine: where groups train; by default one process for each core.
         store: where models are kept; by default the platform's cache directory.
         progress: called with a stage, the number done and the total.
     """
@@ -79,12 +79,12 @@ def run(
 
 
 def certify_models(context: Context, trained: TrainedRun, plan: AttackPlan | None = None) -> RunResult:
-    """What comes after training: votes, certificate and report, and a simulated attack if there is one.
+    """Vote, certify and write the report after training, and simulate the attack if there is one.
 
     Args:
         context: where models vote.
         trained: the run, whose models are in the store.
-        plan: the attack.
+        plan: the attack, if there is one.
     """
     ensemble, directory = trained.ensemble, trained.directory
     refuse_without_models(ensemble)
@@ -106,7 +106,7 @@ def prepare(config: Config, directory: Path | None = None) -> tuple[RunDirectory
     """Check everything as ``run`` does and claim the run directory, but train nothing.
 
     Returns:
-        The directory, which now holds the configuration, and the groups that are to be trained.
+        The directory, which now holds the configuration, and the groups to train.
     """
     federation, grouping, _ = checked(config)
     return RunDirectory.claim(directory or default_directory(config, federation), config), grouping
@@ -118,13 +118,13 @@ def train_some(
     """Train some groups of a prepared run into the store, in this process; ``run`` then finds them there.
 
     Args:
-        directory: of the run; it holds the configuration.
-        groups: which.
+        directory: the run directory, which holds the configuration.
+        groups: the numbers of the groups.
         store: where models are kept; by default the platform's cache directory.
         progress: called with a stage, the number done and the total.
 
     Returns:
-        The chosen groups' models; and those under the configuration's attack, if there is one.
+        The ensemble of the chosen groups, and the one under attack if the configuration has an attack.
     """
     store = store or Store()
     writable_directory(store.directory)
@@ -134,7 +134,7 @@ def train_some(
         check_range("group", group, 0, len(grouping) - 1)
     nobody = np.array([], dtype=np.int64)
     members = tuple(clients if group in groups else nobody for group, clients in enumerate(grouping.members))
-    chosen = replace(grouping, members=members)  # with their numbers, which a recipe may depend on
+    chosen = replace(grouping, members=members)  # they keep their numbers, which a recipe may depend on
     with Workers(Inline(), federation) as workers:
         context = Context(workers, store, progress)
         trained = [train_groups(context, chosen, config.recipe)]
@@ -144,7 +144,7 @@ def train_some(
 
 
 def federation_of(config: Config) -> Federation:
-    """The data of a configuration, without clients that were forgotten."""
+    """The data of a configuration, without forgotten clients."""
     if config.data.name == FLOWER:
         raise InputError("the data of a run over Flower clients are theirs; only its ServerApp can go on with it")
     return datasets.load(config.data.name, **config.data.options).without(config.forget)
@@ -162,7 +162,7 @@ def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
 
 
 def check_certificates(config: Config, grouping: Grouping) -> None:
-    """Refuse certificates that do not hold for these groups, or need what the models cannot tell."""
+    """Refuse certificates that do not hold for these groups, or that need something the models cannot tell."""
     own = config.grouping.certificate
     config.certificate.of(own, grouping)
     for choice in config.certificate.also:
@@ -176,6 +176,6 @@ def check_certificates(config: Config, grouping: Grouping) -> None:
 
 
 def default_directory(config: Config, federation: Federation) -> Path:
-    """``runs/<data>-<digest>``: the same configuration finds its own directory again."""
+    """``runs/<data>-<digest>``: the same configuration always gets the same directory."""
     name = re.sub(r"[^\w.-]+", "-", federation.name).strip("-.")
     return Path("runs") / f"{name}-{config.digest()}"

@@ -10,12 +10,12 @@ from flcert.errors import InputError, unknown_name
 
 
 def names() -> list[str]:
-    """All presets."""
+    """The names of all presets."""
     return sorted(file.stem for file in Path(__file__).parent.glob("*.toml"))
 
 
 def text(name: str) -> str:
-    """A preset as it is written."""
+    """The TOML text of a preset."""
     if name not in names():
         raise unknown_name("preset", name, names())
     return (Path(__file__).parent / f"{name}.toml").read_text()
@@ -24,10 +24,9 @@ def text(name: str) -> str:
 def values(name: str, scale: float = 1.0) -> dict[str, Any]:
     """A preset's settings, scaled.
 
-    With scale s the clients, the groups and the training examples are multiplied by s, so that a client holds as much
-    as before and a group has as many clients; the rounds are multiplied by the square root of s. Where users are the
-    clients, a share s of them takes part. Numbers are rounded, and never fall below 10 clients (2 users), 2 groups and
-    1 round.
+    Scale s multiplies the numbers of clients, groups and training examples by s, so that a client holds as much data,
+    and a group as many clients, as before; it multiplies rounds by the square root of s. If users are the clients, a
+    share s of them takes part. Numbers are rounded, and never fall below 10 clients (2 users), 2 groups and 1 round.
     """
     if not 0 < scale <= 1:
         raise InputError(f"scale must be in (0, 1], got {scale}")

@@ -1,4 +1,4 @@
-"""Where things are in the page's own chart of certified accuracy, which its slider moves in."""
+"""The layout of the page's interactive chart of certified accuracy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Chart:
     """Coordinates of the curve and the grid, in the units of the picture.
 
     Args:
-        curve: CA@m at index m, with zeros as far as other curves reach.
+        curve: CA@m at index m, padded with zeros to the end of the longest curve.
         value: accuracy without attack.
         also: curves of further certificates.
     """
@@ -49,18 +49,18 @@ class Chart:
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
 
     def line(self, other: Also) -> str:
-        """A further curve, from point to point, as far as the picture goes."""
+        """The points of another curve, as far as the chart extends."""
         points = [(m, share) for m in range(len(self.curve)) if (share := other.at(m)) is not None]
         return " ".join(f"{self._across(m):.1f},{self._height(share):.1f}" for m, share in points)
 
     @property
     def shares(self) -> list[Tick]:
-        """Grid lines of 0 to 100 %."""
+        """Grid lines from 0 to 100 %."""
         return [Tick(self._height(percent / 100), f"{percent}%") for percent in range(0, 101, 20)]
 
     @property
     def levels(self) -> list[Tick]:
-        """Grid lines of some numbers of malicious clients."""
+        """Grid lines at round numbers of malicious clients."""
         last = max(1, len(self.curve) - 2)
         sizes = (digit * 10**power for power in range(12) for digit in (1, 2, 5))
         step = next(size for size in sizes if last / size <= 8)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flcert.certify import Certificate
 
-BLUE, ORANGE = "#0072b2", "#d55e00"  # told apart with any colour vision
+BLUE, ORANGE = "#0072b2", "#d55e00"  # distinguishable with any colour vision
 
 Curve = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ def curve_figure(curve: Curve, accuracy: float) -> Figure:
 
 
 def levels_figure(certificate: Certificate, truth: NDArray[np.generic]) -> Figure:
-    """How many inputs have each level, right and wrong ones apart."""
+    """How many inputs have each level, with right and wrong ones shown separately."""
     figure, axes = _figure()
     right = (certificate.labels == truth) & ~certificate.abstained
     wrong = ~right & ~certificate.abstained
@@ -54,7 +54,7 @@ def sizes_figure(sizes: NDArray[np.int64]) -> Figure:
 
 
 def rounds_figure(rounds: list[int], curves: list[Curve], levels: list[int]) -> Figure:
-    """Certified accuracy along the rounds, for a few numbers of malicious clients."""
+    """Certified accuracy by round, for a few numbers of malicious clients."""
     figure, axes = _figure()
     for m in levels:
         axes.plot(rounds, [curve[m] if m < len(curve) else 0 for curve in curves], marker="o", label=f"m = {m}")

@@ -20,7 +20,7 @@ from flcert.runs.records import AttackFigures, Manifest, Samples, Summary
 
 
 def write_report(run_directory: RunDirectory) -> Path:
-    """Draw the figures and write report.html from what the run directory holds; returns the page's path."""
+    """Draw the figures and write report.html from what the run directory holds; return the page's path."""
     manifest, summary = run_directory.manifest(), run_directory.summary()
     curve = np.array(summary.certified_accuracy)
     guarantee, config, groups = manifest.guarantee, run_directory.config(), manifest.groups
@@ -58,7 +58,7 @@ def write_report(run_directory: RunDirectory) -> Path:
 
 
 def _images(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -> dict[str, str]:
-    """The figures, written as files and given back as base64 of their SVG."""
+    """Write the figures to files, and return them as base64-encoded SVG."""
     images = {}
     for name, figure in _draw(run_directory, manifest, summary).items():
         drawn = {form: figures.rendered(figure, form) for form in ("png", "svg")}
@@ -69,7 +69,7 @@ def _images(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -
 
 
 def _on_stamped(attack: AttackFigures | None) -> float:
-    """CA@m on inputs with the trigger, for as many clients as attacked."""
+    """CA@m on inputs with the trigger, for m attackers."""
     curve = (attack.certified_accuracy_on_stamped_inputs or ()) if attack else ()
     return curve[attack.malicious] if attack and attack.malicious < len(curve) else 0.0
 

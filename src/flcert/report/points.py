@@ -1,4 +1,4 @@
-"""Which points of certified-accuracy curves to show and to speak of."""
+"""Which points of certified-accuracy curves to show and to mention."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ class Also:
     """The curve of a further certificate of the same models.
 
     Args:
-        kind: which it is.
+        kind: the kind of certificate.
         title: what people call it.
         values: the share of inputs by m.
-        complete: whether it is zero at all other m; else it was not computed there.
+        complete: whether the share is zero at all other m; if not, it was not computed there.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class Also:
     complete: bool
 
     def at(self, m: int) -> float | None:
-        """The share at m, or None where it is not known."""
+        """The share at m, or None if it is not known."""
         return self.values.get(m, 0.0 if self.complete else None)
 
 
@@ -45,7 +45,7 @@ def also_curves(also: Mapping[str, Figures], num_inputs: int) -> list[Also]:
 
 
 def widened(curve: Curve, also: Sequence[Also]) -> Curve:
-    """The curve with zeros at its end, as far as further certificates reach.
+    """The curve, padded with zeros as far as further certificates reach.
 
     >>> widened(np.array([0.5, 0.0]), [Also("a", "A", {0: 0.9, 1: 0.8, 2: 0.7, 3: 0.0}, complete=True)])
     array([0.5, 0. , 0. , 0. ])
@@ -55,13 +55,13 @@ def widened(curve: Curve, also: Sequence[Also]) -> Curve:
 
 
 def levels_of_all(curve: Curve, also: Sequence[Also]) -> list[int]:
-    """Levels worth a row where several certificates are shown."""
+    """Levels worth a row when several certificates are shown."""
     shares = [[own, *(one.at(m) or 0.0 for one in also)] for m, own in enumerate(widened(curve, also))]
     return chosen_levels(np.max(shares, axis=1))
 
 
 def chosen_levels(curve: Curve) -> list[int]:
-    """A few numbers of malicious clients worth a row: 0, round ones, and the last with a certified input.
+    """A few numbers of malicious clients worth a row: 0, round ones, and the last one with a certified input.
 
     >>> chosen_levels(np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.0]))
     [0, 1, 2, 5, 7]
@@ -78,7 +78,7 @@ def last_level(curve: Curve) -> int:
 
 
 def telling_level(curve: Curve) -> int:
-    """The m to speak of in one sentence: the largest chosen one that keeps three quarters of CA@0, or else 1.
+    """The m to mention in a summary: the largest chosen one that keeps three quarters of CA@0, or else 1.
 
     >>> telling_level(np.array([0.9, 0.8, 0.7, 0.6])), telling_level(np.array([0.9, 0.1])), telling_level(np.zeros(2))
     (2, 1, 0)
@@ -87,6 +87,6 @@ def telling_level(curve: Curve) -> int:
 
 
 def proof_sentence(guarantee: Guarantee, curve: Curve, num_inputs: int, *, right: bool) -> str:
-    """One sentence that says what the curve proves, at the point that tells most."""
+    """One sentence that says what the curve proves, at its most telling point."""
     m = telling_level(curve)
     return guarantee.sentence(m, round(curve[m] * num_inputs), num_inputs, right=right)

@@ -1,4 +1,4 @@
-"""Some test inputs as people see them, with their votes: what the page offers to choose from."""
+"""Some test inputs as people see them, with their votes, to choose from on the page."""
 
 import base64
 from typing import Literal
@@ -16,7 +16,7 @@ MOST_INPUTS = 200
 
 
 def chosen_samples(subject: Subject, certificate: Certificate, counts: Counts) -> Samples:
-    """Up to 200 test inputs from the lowest level to the highest."""
+    """Up to 200 test inputs, evenly spread from the lowest level to the highest."""
     order = np.lexsort((np.arange(len(certificate)), certificate.levels, ~certificate.abstained))
     picks = np.linspace(0, len(order) - 1, min(MOST_INPUTS, len(order))).round().astype(np.int64)
     inputs = [_sample(subject, certificate, counts, int(position)) for position in order[picks]]

@@ -23,7 +23,7 @@ _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _grouping(value: Any) -> Any:
-    """Settings of a grouping from a table, or from the name of its kind alone."""
+    """Parse grouping settings from a table, or from just the name of a kind."""
     if isinstance(value, str):
         value = {"kind": value}
     return settings_from(value) if isinstance(value, Mapping) else value
@@ -33,10 +33,10 @@ class SimulatedAttack(Choice):
     """An attack to measure, beside the proof.
 
     Args:
-        name: from ``flcert.attacks.ATTACKS``, or an import path.
-        options: of the attack.
-        malicious: how many clients, drawn from the seed; or their ids.
-        seed: of the draw and of the attacker.
+        name: a name from ``flcert.attacks.ATTACKS``, or an import path.
+        options: the attack's options.
+        malicious: how many clients to draw with the seed, or their ids.
+        seed: the seed of the draw and of the attacker.
     """
 
     malicious: Annotated[int, Field(gt=0)] | Annotated[tuple[str, ...], Field(min_length=1)]
@@ -44,16 +44,16 @@ class SimulatedAttack(Choice):
 
 
 class Config(Strict):
-    """A whole run. The defaults train on scikit-learn's digits.
+    """The configuration of a whole run. The defaults train on scikit-learn's digits.
 
     Args:
         data: a name from ``flcert.datasets.DATASETS`` or an import path, with its options.
         grouping: how clients are put into groups.
         recipe: how a group trains.
-        certificate: how sure to be.
-        attack: what to simulate, if anything.
-        forget: ids of clients that are left out, as if they had never been there.
-        compression: of the trained models: "float16" or "int8", or none.
+        certificate: alpha and other settings of certificates.
+        attack: the attack to simulate, if any.
+        forget: ids of clients to leave out, as if they had never taken part.
+        compression: the type to compress trained models to, "float16" or "int8"; by default none.
     """
 
     data: Choice = Choice(name="digits")
@@ -69,7 +69,7 @@ class Config(Strict):
         return self.model_dump(mode="json")
 
     def digest(self) -> str:
-        """A short name of exactly these settings."""
+        """A short digest that identifies these settings."""
         return digest_json(self.canonical(), size=5)
 
     def recorded(self) -> dict[str, Any]:
@@ -92,13 +92,13 @@ _TABLES: dict[str, type[BaseModel]] = {
 def load_config(
     path: Path | str | None = None, overrides: Sequence[str] = (), *, preset: str | None = None, scale: float = 1.0
 ) -> Config:
-    """The configuration in a TOML or JSON file or of a preset, changed by overrides.
+    """Load the configuration from a TOML or JSON file or from a preset, and apply overrides.
 
     Args:
-        path: the file; paths among the data's options are relative to it.
-        overrides: of the form ``key=value`` with dotted keys.
-        preset: a name from ``flcert.presets``, in place of a file.
-        scale: how much of the preset; see ``flcert.presets.values``.
+        path: the file; paths in the data's options are relative to its directory.
+        overrides: changes of the form ``key=value`` with dotted keys.
+        preset: a name from ``flcert.presets``, instead of a file.
+        scale: the fraction of the preset to use; see ``flcert.presets.values``.
     """
     if path and preset is not None:
         raise InputError(f"give a configuration or a preset, not both, got {path} and {preset}")
@@ -111,7 +111,7 @@ def load_config(
 
 
 def parse_config(values: Mapping[str, Any]) -> Config:
-    """A configuration from plain values; every complaint names the key, the rule and the value."""
+    """Parse a configuration from plain values; every error names the key, the rule and the value."""
     try:
         return Config.model_validate(_with_default_choices(values))
     except ValidationError as failure:
@@ -119,7 +119,7 @@ def parse_config(values: Mapping[str, Any]) -> Config:
 
 
 def _with_default_choices(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with the default ``name`` in tables that only change the options of the default."""
+    """Fill in the default ``name`` in tables that only change its options."""
     filled = dict(values)
     if isinstance(filled.get("data"), dict):
         filled["data"] = {"name": Config().data.name, **filled["data"]}
@@ -152,7 +152,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def from_record(values: dict[str, Any], where: object) -> dict[str, Any]:
-    """Plain settings from what a run directory records, in any format that is known."""
+    """Convert the settings recorded in a run directory, in any known format, to plain settings."""
     check_format(values, where)
     settings = {name: value for name, value in values.items() if name != "format"}
     if "format" not in values and isinstance(settings.get("grouping"), dict):
@@ -164,7 +164,7 @@ _PATH_OPTIONS = ("path", "data_dir", "vocabulary")
 
 
 def _anchor_data_paths(values: dict[str, Any], directory: Path) -> None:
-    """Make paths among ``data.options`` relative to the configuration instead of to where the command runs."""
+    """Resolve paths in ``data.options`` against the configuration's directory, not the working directory."""
     data = values.get("data")
     options = data.get("options") if isinstance(data, dict) else None
     for name in _PATH_OPTIONS:
@@ -187,7 +187,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 
 def _short_for(table: str, value: Any) -> str:
-    """The key that a plain value in place of a table stands for."""
+    """The key that a plain value stands for when it is given instead of a table."""
     keys = {"data": "name", "model": "name", "aggregator": "name", "attack": "name", "grouping": "kind"}
     if table not in keys:
         raise InputError(f"{table} must be a table, got {value!r}")
@@ -195,7 +195,7 @@ def _short_for(table: str, value: Any) -> str:
 
 
 def _value(text: str) -> Any:
-    """The text as a TOML value, or as it is where it is none."""
+    """Parse the text as a TOML value, or return it unchanged if it is not one."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -213,7 +213,7 @@ def _explained(failure: ValidationError) -> InputError:
 
 
 def _keys_beside(path: list[str], location: tuple[int | str, ...]) -> list[str]:
-    """The keys that would have been right in the table of a wrong one."""
+    """The valid keys of the table that contains a wrong key."""
     model: type[BaseModel] = Config
     for part in location[:-1]:
         model = _TABLES.get(str(part), model)

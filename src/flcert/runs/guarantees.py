@@ -1,4 +1,4 @@
-"""Which certificates a finished run can be given."""
+"""The certificates that a finished run can have."""
 
 from flcert.certify import Guarantee
 from flcert.core.settings import Choice
@@ -11,13 +11,13 @@ def guarantee_of_run(directory: RunDirectory, certificate: str = OWN) -> Guarant
     """The guarantee of a run: its own, or that of another certificate of the same models.
 
     Args:
-        directory: of the run.
+        directory: the run directory.
         certificate: "own", the name of a kind, or an import path.
     """
     manifest, config = directory.manifest(), directory.config()
     if certificate in (OWN, manifest.guarantee.kind):
         return manifest.guarantee
     asked = (choice for choice in config.certificate.also if choice.name == certificate)
-    choice = next(asked, Choice(name=certificate))  # with the options that the run was given, if it was
+    choice = next(asked, Choice(name=certificate))  # with the options in the configuration, if it has any
     grouping = config.grouping.restored(manifest.data.clients, directory.members())
     return config.certificate.of(choice, grouping, sum(facts.failure is not None for facts in manifest.groups))

@@ -1,6 +1,6 @@
-"""The JSON files of a run directory, one class each: what writers make is what readers get.
+"""The JSON files of a run directory, one class each, for both writing and reading.
 
-Each file carries the number of its format. Files of format 1 have no such number; they are read as well.
+Each file carries its format number. Files of format 1 have no number, and can still be read.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ FORMAT: Final = 2
 
 
 def check_format(values: Mapping[str, Any], where: object) -> None:
-    """Refuse a file of a format that this version does not know."""
+    """Refuse a file whose format this version does not know."""
     found = values.get("format", 1)
     if found not in (1, FORMAT):
         raise InputError(f"{where} is of format {found!r}; this version of flcert reads formats 1 and {FORMAT}")
@@ -27,7 +27,7 @@ class Record(Strict):
     """A JSON file of a run directory.
 
     Args:
-        format: the number of its layout.
+        format: the number of its format.
     """
 
     file: ClassVar[str]
@@ -36,7 +36,7 @@ class Record(Strict):
 
     @classmethod
     def read(cls, values: Any, where: object) -> Self:
-        """The record from what was found in its file, refused if it is not what a run writes."""
+        """Parse the contents of a file; refuse what a run would not write."""
         if isinstance(values, dict):
             check_format(values, where)
         try:
@@ -48,17 +48,17 @@ class Record(Strict):
 
     @classmethod
     def from_format_1(cls, values: Any) -> dict[str, Any]:
-        """What a file of format 1 says, in the present layout."""
+        """Convert the contents of a file of format 1 to the current format."""
         return dict(values) if isinstance(values, dict) else {"": values}
 
     def told(self) -> dict[str, Any]:
-        """What there is to tell, as JSON values, without what is not known or empty."""
+        """The fields as JSON values, without those that are unknown or empty."""
         values = self.model_dump(mode="json", exclude={"format"}, exclude_none=True)
         return {name: value for name, value in values.items() if value != {}}
 
 
 class DataFacts(Strict):
-    """What the manifest tells of the data."""
+    """What the manifest says about the data."""
 
     name: str
     digest: str
@@ -71,11 +71,11 @@ class DataFacts(Strict):
 
 
 class DroppedReply(Strict):
-    """A reply of a real client that was not used.
+    """A reply from a real client that was not used.
 
     Args:
-        round: of training, from 1.
-        user: who sent it, or should have.
+        round: the training round, from 1.
+        user: the user who sent it, or should have.
         reason: why it was dropped.
     """
 
@@ -85,7 +85,7 @@ class DroppedReply(Strict):
 
 
 class DroppedReplies(Record):
-    """The replies of one group's clients that were not used."""
+    """The replies from one group's clients that were not used."""
 
     dropped: tuple[DroppedReply, ...]
 
@@ -96,15 +96,15 @@ class DroppedReplies(Record):
 
 
 class GroupFacts(Strict):
-    """What the manifest tells of a group.
+    """What the manifest says about a group.
 
     Args:
         clients: how many it has.
-        model: the key of its model; None where it has none.
-        failure: why it has clients and no model.
-        finite: whether all numbers of its model are.
-        substitute: the rule that acts in place of the aggregator because the group is too small for it.
-        dropped: replies of real clients that were not used.
+        model: the key of its model, or None if it has no model.
+        failure: why it has clients but no model.
+        finite: whether all numbers in its model are finite.
+        substitute: the rule used instead of the aggregator because the group is too small for it.
+        dropped: replies from real clients that were not used.
     """
 
     clients: int
@@ -116,11 +116,11 @@ class GroupFacts(Strict):
 
 
 class NetworkFacts(Strict):
-    """What the manifest tells of real clients.
+    """What the manifest says about real clients.
 
     Args:
-        flwr: version of Flower.
-        strategy: of the groups.
+        flwr: the version of Flower.
+        strategy: the groups' strategy.
         absent: users who were not connected.
     """
 
@@ -149,7 +149,7 @@ class Manifest(Record):
 
     @classmethod
     def from_format_1(cls, values: Any) -> dict[str, Any]:
-        """Format 1 had the fields of all kinds of certificates in every guarantee."""
+        """In format 1, every guarantee had the fields of all kinds of certificates."""
         known = super().from_format_1(values)
         found = known.get("guarantee")
         if isinstance(found, dict) and isinstance(found.get("kind"), str):
@@ -162,17 +162,17 @@ class AttackFigures(Strict):
     """What a simulated attack did.
 
     Args:
-        name: of the attack.
+        name: the attack's name.
         malicious: how many clients ran it.
         groups_attacked: how many groups they were in.
-        accuracy_without_attack: of the ensemble.
-        accuracy_under_attack: of the ensemble.
-        changed: labels that changed.
-        certified: labels that are certified for so many clients.
-        certified_changed: of those, how many changed.
-        success_rate_without_attack: of a backdoor; inputs whose true label is the target are left out.
-        success_rate_under_attack: of a backdoor.
-        certified_accuracy_on_stamped_inputs: CA@m at index m on inputs with the trigger of a backdoor.
+        accuracy_without_attack: the ensemble's accuracy.
+        accuracy_under_attack: the same under attack.
+        changed: how many labels changed.
+        certified: how many labels are certified for this many clients.
+        certified_changed: how many of those changed.
+        success_rate_without_attack: a backdoor's success rate, leaving out inputs whose true label is the target.
+        success_rate_under_attack: the same under attack.
+        certified_accuracy_on_stamped_inputs: CA@m at index m on inputs with a backdoor's trigger.
     """
 
     name: str
@@ -189,17 +189,17 @@ class AttackFigures(Strict):
 
 
 class Summary(Record):
-    """The figures of a run in short.
+    """The main figures of a run.
 
     Args:
-        certificate: which kind.
-        inputs: of the test set.
-        accuracy: without attack.
-        abstained: inputs for which nothing is certified.
-        median_level: of all inputs.
-        largest_level: of all inputs.
+        certificate: the kind of certificate.
+        inputs: the number of test inputs.
+        accuracy: the accuracy without attack.
+        abstained: the number of inputs for which nothing is certified.
+        median_level: the median level of all inputs.
+        largest_level: the largest level of all inputs.
         certified_accuracy: CA@m at index m.
-        also: what further certificates of the same models say, by their kind.
+        also: the figures of further certificates of the same models, by kind.
         attack: what a simulated attack did.
     """
 
@@ -217,7 +217,7 @@ class Summary(Record):
 
     @classmethod
     def from_format_1(cls, values: Any) -> dict[str, Any]:
-        """Format 1 did not tell the titles of further certificates."""
+        """Format 1 did not record the titles of further certificates."""
         known = super().from_format_1(values)
         also = known.get("also", {})
         if isinstance(also, dict):
@@ -229,13 +229,13 @@ class Sample(Strict):
     """A test input for people to look at.
 
     Args:
-        position: in the test set.
+        position: its position in the test set.
         truth: its true label.
-        label: that the groups vote for.
-        level: proved for it.
+        label: the label that the groups vote for.
+        level: the level proved for it.
         abstained: whether nothing is certified.
-        votes: labels with most votes, and how many.
-        shown: what a person sees: pixels of a picture as base64 of bytes, a text, or numbers.
+        votes: the labels with the most votes, and their counts.
+        shown: what a person sees: the pixels of a picture as base64-encoded bytes, a text, or numbers.
     """
 
     position: int
@@ -252,8 +252,8 @@ class Samples(Record):
 
     Args:
         kind: what ``shown`` is.
-        shape: of a picture: rows and columns, after channels if there are several.
-        names: what people call the labels, where they have names.
+        shape: the shape of a picture: rows and columns, after channels if there are several.
+        names: what people call the labels, if they have names.
         inputs: the test inputs.
     """
 

@@ -40,16 +40,16 @@ REQUEST_BODY = {
 
 
 def build_app(service: Service, limits: Limits, token: str | None = None) -> FastAPI:
-    """The application of one run.
+    """Build the application for one run.
 
     Args:
-        service: what answers.
-        limits: of requests.
-        token: that requests under /v1 must carry, if given.
+        service: the service that answers.
+        limits: limits on requests.
+        token: the token that requests under /v1 must carry, if any.
     """
     app = FastAPI(title="flcert", version=__version__, docs_url=None, redoc_url=None)
     app.openapi_version = "3.0.2"  # the newest that the packaged Swagger UI can show
-    at_work = anyio.CapacityLimiter(1)  # one request at a time computes, with all threads
+    at_work = anyio.CapacityLimiter(1)  # one request computes at a time, with all threads
     in_hand = 0
     app.add_middleware(Guard, token=token)
 
@@ -74,7 +74,7 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
 
     @app.get("/v1/info")
     async def info() -> dict[str, Any]:
-        """What was trained, on how many clients, and which certificate answers have."""
+        """What was trained, on how many clients, and which certificate the answers carry."""
         return {**service.info(), "limits": {"body": limits.body, "inputs": limits.inputs}}
 
     @app.get("/v1/inputs")
@@ -94,7 +94,7 @@ def build_app(service: Service, limits: Limits, token: str | None = None) -> Fas
 
 
 def _add_refusals(app: FastAPI) -> None:
-    """Whatever goes wrong is told in the same form."""
+    """Report every error in the same form."""
 
     @app.exception_handler(RefusedError)
     async def refused(_: Request, error: RefusedError) -> JSONResponse:
@@ -114,7 +114,7 @@ def _add_refusals(app: FastAPI) -> None:
 
 
 def _add_pages(app: FastAPI) -> None:
-    """What people look at."""
+    """Add the pages that people look at."""
 
     @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
@@ -139,7 +139,7 @@ def _answer(service: Service, body: bytes, content_type: str, limits: Limits) ->
     inputs = read_inputs(body, content_type, limits, ensemble.input_shape, ensemble.input_dtype)
     try:
         return service.predict(inputs)
-    except InputError as error:  # what only a model can tell, such as a word that it does not know
+    except InputError as error:  # what only a model can tell, such as an unknown word
         raise RefusedError(422, str(error)) from None
     except FlcertError as error:
         raise RefusedError(500, str(error)) from None

@@ -1,4 +1,4 @@
-"""What every request passes: the token, headers on the way out, and an answer when the service stops."""
+"""What every request passes through: the token check, response headers, and an answer when the service stops."""
 
 import asyncio
 import hmac
@@ -17,16 +17,16 @@ HEADERS = {
 
 
 def refusal(status: int, message: str) -> JSONResponse:
-    """How the service says no."""
+    """The response to a refused request."""
     return JSONResponse({"error": message}, status)
 
 
 class Guard:
-    """Around the application.
+    """Middleware around the application.
 
     Args:
         app: the application.
-        token: that requests under /v1 must carry, if given.
+        token: the token that requests under /v1 must carry, if any.
     """
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
@@ -49,12 +49,12 @@ class Guard:
         refused = self._refused(scope)
         try:
             await (refused or self.app)(scope, receive, send_with_headers)
-        except asyncio.CancelledError:  # the time for requests in hand is over
+        except asyncio.CancelledError:  # the time for requests in progress is over
             if not begun:
                 await refusal(503, "the service is stopping")(scope, receive, send_with_headers)
 
     def _refused(self, scope: MutableMapping[str, Any]) -> JSONResponse | None:
-        """An answer to those who do not have the token."""
+        """The refusal of a request that needs the token but does not carry it."""
         if self.token is None or not scope["path"].startswith("/v1/"):
             return None
         given = Headers(scope=scope).get("authorization")

@@ -1,7 +1,7 @@
-"""How much of a failure probability is spent: a file that outlives the service.
+"""How much of the failure probability is spent, in a file that outlives the service.
 
-A certificate of groups drawn at random fails with some probability, and a service that gives many must share one alpha
-among them. It promises beforehand how many predictions alpha covers; each takes an equal part.
+A certificate of groups drawn at random fails with some probability, and a service that issues many must share one alpha
+among them. It fixes in advance how many predictions alpha covers; each takes an equal share.
 """
 
 import fcntl
@@ -18,13 +18,13 @@ from flcert.errors import InputError, RunError
 
 
 class Account(Strict):
-    """What is promised and what is spent.
+    """What is covered and what is spent.
 
     Args:
-        run: which models and which theorem.
+        run: a digest of the models and the theorem.
         alpha: failure probability of all certificates together.
-        predictions: how many share it.
-        spent: how many were given.
+        predictions: how many predictions share it.
+        spent: how many of them are spent.
     """
 
     run: str
@@ -40,13 +40,13 @@ class Account(Strict):
 
 
 class Ledger:
-    """The account of one run, in a file that one service at a time holds.
+    """The account of one run, in a file that only one service holds at a time.
 
     Args:
-        path: the file; it is made if it is not there.
-        run: which ensemble.
+        path: the file; it is created if it does not exist.
+        run: a digest of the models and the theorem.
         alpha: failure probability of all certificates together.
-        predictions: how many share it.
+        predictions: how many predictions share it.
     """
 
     def __init__(self, path: Path, run: str, alpha: float, predictions: int) -> None:
@@ -66,7 +66,7 @@ class Ledger:
         write_json(self.path, self.account.model_dump(), durable=True)
 
     def spend(self, wanted: int) -> int:
-        """How many of so many predictions are covered; they are recorded as given before this returns."""
+        """Spend up to this many predictions; return how many are covered, after recording them."""
         with self._lock:
             if _read(self.path) != self.account:
                 raise RunError(f"{self.path} was changed by somebody else; nothing more is certified from it")
@@ -79,7 +79,7 @@ class Ledger:
 
 
 def _claim(path: Path) -> IO[bytes]:
-    """A lock beside the file, which ends with this process."""
+    """Take a lock beside the file, which ends with this process."""
     beside = path.with_name(f".{path.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,10 +16,10 @@ NPY = ("application/x-npy", "application/octet-stream")
 
 
 class RefusedError(Exception):
-    """A request that is not answered.
+    """A request that is refused.
 
     Args:
-        status: of HTTP.
+        status: the HTTP status.
         message: what was wrong.
     """
 
@@ -31,9 +31,10 @@ class RefusedError(Exception):
 def read_inputs(
     body: bytes, content_type: str, limits: Limits, input_shape: tuple[int, ...], input_dtype: str
 ) -> NDArray[np.generic]:
-    """The inputs of a request, (inputs x input shape).
+    """Read the inputs of a request, (inputs x input shape).
 
-    The type must be said: browsers send what has none for any page that asks them to, and predictions may cost alpha.
+    The content type is required: browsers send requests without one for any page that asks, and predictions may cost
+    alpha.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in NPY:

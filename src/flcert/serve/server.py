@@ -1,4 +1,4 @@
-"""Listening, and stopping when told to."""
+"""Listen for requests, and stop when told to."""
 
 import signal
 import socket
@@ -8,11 +8,11 @@ from fastapi import FastAPI
 
 from flcert.errors import InputError
 
-GRACE = 10  # seconds for requests in hand when the service is stopped
+GRACE = 10  # seconds for requests in progress when the service stops
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; a port in use is an error that says so."""
+    """Open a listening socket; if the port is in use, the error says so."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -25,7 +25,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve_until_stopped(app: FastAPI, listener: socket.socket) -> None:
-    """Answer requests until SIGTERM or SIGINT; those in hand are finished."""
+    """Answer requests until SIGTERM or SIGINT; requests in progress are finished."""
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE, server_header=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _nothing_more)  # uvicorn stops, and then sends itself the signal again
@@ -33,4 +33,4 @@ def serve_until_stopped(app: FastAPI, listener: socket.socket) -> None:
 
 
 def _nothing_more(number: int, frame: object) -> None:
-    """The service has stopped already."""
+    """Do nothing: the service has already stopped."""

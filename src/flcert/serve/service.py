@@ -1,4 +1,4 @@
-"""What the service knows and answers, whatever carries the questions."""
+"""What the service knows and answers, independent of HTTP."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +22,10 @@ class Limits:
     """What a request may ask for.
 
     Args:
-        body: bytes.
-        inputs: how many in one request.
-        concurrency: requests in hand at once, those that wait included.
-        seconds: for a request's body to arrive.
+        body: bytes in its body.
+        inputs: how many inputs it may hold.
+        concurrency: requests in progress at once, including those that wait.
+        seconds: time for its body to arrive.
     """
 
     body: int = 16_000_000
@@ -38,10 +38,10 @@ class Service:
     """A run whose models are in memory.
 
     Args:
-        directory: of the run.
-        guarantee: which certificate answers have; by default the run's own.
-        ledger: of the failure probability, where the certificate has one.
-        threads: that ask models; by default one for each core.
+        directory: the run directory.
+        guarantee: the certificate of the answers; by default the run's own.
+        ledger: the ledger of the failure probability, if the certificate has one.
+        threads: number of threads that query models; by default one for each core.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Service:
             "accuracy": float(np.mean(self.guarantee.predict(evidence) == truth)),
             "certified_accuracy": certified_accuracy(self._test, truth).tolist(),
         }
-        if ledger:  # the account is of alpha, not of twice alpha as Algorithm 1 to the letter would have it
+        if ledger:  # the account covers alpha, not twice alpha as in Algorithm 1 to the letter
             account = {"alpha": ledger.account.alpha, "selection": "safe"}
             self.guarantee = self.guarantee.model_copy(update=account)
         self._facts = {**_facts(directory, self.guarantee), "test": test}
@@ -86,7 +86,7 @@ class Service:
         }
 
     def chosen_inputs(self) -> list[dict[str, Any]]:
-        """Some test inputs to try: their values, and what a person sees of them."""
+        """Some test inputs to try: their values, and what a person sees."""
         if self.samples is None or self.inputs is None:
             return []
         pairs = zip(self.samples.inputs, self.inputs, strict=True)
@@ -99,7 +99,7 @@ class Service:
         return {**kept, "label": int(self._test.labels[at]), "level": level, "abstained": abstained}
 
     def predict(self, inputs: NDArray[np.generic]) -> dict[str, Any]:
-        """Labels, levels and votes of some inputs, which ``checked_inputs`` returned."""
+        """Labels, levels and votes of inputs that ``checked_inputs`` returned."""
         evidence = self._electorate.evidence(inputs, self.guarantee.needs)
         labels = self.guarantee.predict(evidence, alone=True)
         covered = self.ledger.spend(len(labels)) if self.ledger else len(labels)
@@ -136,17 +136,17 @@ class Service:
 
 
 def account_of(directory: RunDirectory) -> str:
-    """A short name of exactly these models and this theorem, but for alpha, which an account has itself."""
+    """A short digest of these models and this theorem, without alpha, which the account records itself."""
     return digest(f"{digest_of(directory)} {directory.guarantee().theorem()}", size=12)
 
 
 def digest_of(directory: RunDirectory) -> str:
-    """A short name of exactly these models."""
+    """A short digest of these models."""
     return digest_json([facts.model for facts in directory.manifest().groups], size=12)
 
 
 def _facts(directory: RunDirectory, guarantee: Guarantee) -> dict[str, Any]:
-    """What there is to tell of a run, as JSON values."""
+    """The facts about a run, as JSON values."""
     manifest, samples = directory.manifest(), directory.samples()
     kind = samples.kind if samples else "features"
     return {

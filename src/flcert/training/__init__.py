@@ -1,4 +1,4 @@
-"""Training all groups, each a pure function of its clients, the recipe and the seed."""
+"""Train all groups, each by a pure function of its clients, the recipe and the seed."""
 
 from flcert.training.context import Context, Progress
 from flcert.training.ensemble import Ensemble

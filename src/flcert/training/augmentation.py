@@ -1,4 +1,4 @@
-"""Local augmentation: a client trains on its examples changed at random, each time anew."""
+"""Local augmentation: a client changes its examples at random each time it trains on them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ def affine(
     shear: Share = 0.2,
     shift: Annotated[float, Field(ge=0)] = 2.0,
 ) -> Augmentation:
-    """Rotate, scale, shear and shift each picture at random; what comes in from outside is 0.
+    """Rotate, scale, shear and shift each picture at random; pixels from outside the picture are 0.
 
     Args:
-        rotation: up to so many degrees either way.
-        scale: up to this share larger or smaller, in each direction by itself.
+        rotation: up to this many degrees either way.
+        scale: up to this share larger or smaller, independently in each direction.
         shear: up to this much either way.
-        shift: up to so many pixels either way, in each direction.
+        shift: up to this many pixels either way, in each direction.
     """
     reach = _Reach(rotation * pi / 180, scale, shear, shift)
 
@@ -47,7 +47,7 @@ def affine(
 
 @dataclass(frozen=True)
 class _Reach:
-    """How far pictures are changed, at most; angles in radians, shifts in pixels."""
+    """The largest changes to a picture; angles in radians, shifts in pixels."""
 
     angle: float
     scale: float
@@ -55,7 +55,7 @@ class _Reach:
     shift: float
 
     def maps(self, images: Tensor, generator: Generator) -> Tensor:
-        """One map a picture, from places in the result to places in the picture, (pictures x 2 x 3)."""
+        """One map per picture, from places in the result to places in the picture, (pictures x 2 x 3)."""
         drawn = 2 * torch.rand(len(images), 6, generator=generator) - 1
         angle, slant = self.angle * drawn[:, 0], self.shear * drawn[:, 3]
         wide, high = (1 + self.scale * drawn[:, 1:3]).unbind(dim=1)
@@ -72,9 +72,9 @@ AUGMENTATIONS: dict[str, plugins.Factory] = {"affine": affine}
 
 
 def build(choice: Choice) -> Augmentation:
-    """The augmentation of this name, or what a user's ``package.module:factory`` returns.
+    """The augmentation with this name, or the one that a user's ``package.module:factory`` returns.
 
-    Each client has a new one in each round: what it keeps reaches nobody else.
+    Each client gets a new one in each round, so any state it keeps reaches nobody else.
     """
     augmentation: Augmentation = plugins.build("augmentation", AUGMENTATIONS, choice)
     return augmentation

@@ -1,4 +1,4 @@
-"""What is refused before anything is trained: recipes whose names, options or shapes do not fit."""
+"""Checks before anything is trained: recipes whose names, options or shapes do not fit are refused."""
 
 import torch
 
@@ -41,7 +41,7 @@ def check_alike(grouping: Grouping, recipe: Recipe) -> None:
 
 
 def _check_augmentation(choice: Choice, federation: Federation) -> None:
-    """Refuse an augmentation that cannot change this kind of inputs, or makes something else of them."""
+    """Refuse an augmentation that fails on this kind of inputs, or changes their shape or type."""
     example = tensor(federation.test_inputs[:2])
     change = augmentation.build(choice)
     try:
@@ -56,7 +56,7 @@ def _check_augmentation(choice: Choice, federation: Federation) -> None:
 
 
 def _check_aggregator(choice: Choice, replica: Replica, federation: Federation) -> None:
-    """Refuse a rule that lacks a root set, or that does not turn a round without movement into an update."""
+    """Refuse a rule that needs a missing root set, or that does not turn a round of zero updates into an update."""
     aggregator = aggregators.build(choice)
     if aggregators.uses_root(aggregator) and len(federation.root_labels) == 0:
         raise InputError(f"aggregator {choice.name!r} needs a root set of the server (data.options.num_root)")

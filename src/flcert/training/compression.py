@@ -1,7 +1,7 @@
 """Smaller models: numbers of 16 or 8 bits in place of 32.
 
 A model's compression is a function of that model alone, the last step of its group's training, so all certificates
-hold for compressed models as they do for others. They are stored small and computed with in 32 bits.
+hold for compressed models as they do for others. They are stored small and expanded to 32 bits for use.
 """
 
 from typing import Literal, get_args
@@ -20,7 +20,7 @@ DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 def compressed(arrays: Arrays, dtype: Dtype) -> Arrays:
     """A model with smaller numbers.
 
-    "float16" rounds every number of 32 bits. "int8" turns each row of a matrix (a neuron's or a filter's weights) into
+    "float16" rounds every 32-bit number. "int8" turns each row of a matrix (a neuron's or a filter's weights) into
     whole numbers from -127 to 127 with a scale of its own; vectors, and arrays that are not finite, become float16.
     """
     small: Arrays = {}
@@ -40,7 +40,7 @@ def compressed(arrays: Arrays, dtype: Dtype) -> Arrays:
 
 
 def expanded(arrays: Arrays) -> Arrays:
-    """A compressed model as numbers of 32 bits."""
+    """A compressed model as 32-bit numbers."""
     large: Arrays = {}
     for name, array in arrays.items():
         if name.endswith(SCALE):

@@ -1,4 +1,4 @@
-"""What most of the work needs at hand: workers, the store, and somebody to tell how far it is."""
+"""What most of the work needs: workers, the store, and a callback for progress."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ class Context:
         workers: where groups train and models vote; they hold the federation.
         store: where models and votes are kept.
         progress: called with a stage, the number done and the total.
-        under: what stands before the name of every stage.
+        under: a prefix for the name of every stage.
     """
 
     workers: Workers
@@ -38,9 +38,9 @@ class Context:
         return self.workers.federation
 
     def stage(self, name: str) -> Callable[[int, int], None]:
-        """What to call with the number done and the total in a stage."""
+        """A function to call with the number done and the total in a stage."""
         return partial(self.progress, f"{self.under}{name}")
 
     def attacked(self) -> "Context":
-        """The same, for work on groups under attack."""
+        """The same context, for work on groups under attack."""
         return replace(self, under="attacked ")

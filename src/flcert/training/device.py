@@ -8,11 +8,11 @@ DEVICE = torch.device("cpu")
 
 
 def tensor(array: ArrayLike) -> torch.Tensor:
-    """A tensor of its own with the array's values, in memory that torch has aligned."""
+    """A new tensor with the array's values, in memory that torch has aligned."""
     return torch.tensor(np.array(array), device=DEVICE)
 
 
 def array(tensor: torch.Tensor) -> NDArray[np.generic]:
-    """An array of its own with the tensor's values."""
+    """A new array with the tensor's values."""
     copied: NDArray[np.generic] = tensor.detach().to("cpu").contiguous().numpy().copy()
     return copied

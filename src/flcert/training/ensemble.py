@@ -1,4 +1,4 @@
-"""The trained models of all groups, and what they answer."""
+"""The trained models of all groups, and their answers."""
 
 import os
 from collections import deque
@@ -30,12 +30,12 @@ class Ensemble:
 
     Args:
         grouping: who trained together.
-        recipe: how.
+        recipe: how they trained.
         input_shape: shape of one input.
         input_dtype: "float32" for features, "int64" for tokens.
         num_labels: L.
-        keys: for each group the keys of its models by round; None for an empty or failed group.
-        load: the arrays behind a key.
+        keys: for each group, the keys of its models by round; None for an empty or failed group.
+        load: returns the arrays under a key.
         failures: why a group with clients has no model.
         diverged: groups whose model has values that are not finite; such a model mostly votes for label 0.
         trained: how many groups were trained for this ensemble.
@@ -74,7 +74,7 @@ class Ensemble:
         return Voter(self.recipe.of_group(group), self.load(key))
 
     def module(self, group: int) -> nn.Module:
-        """A group's model as the torch module that it is."""
+        """A group's model as a torch module."""
         keys = self.keys[group]
         if keys is None:
             raise InputError(f"group {group} has no model")
@@ -82,7 +82,7 @@ class Ensemble:
         return loaded(recipe, self.load(keys[recipe.rounds]), self.input_shape, self.num_labels)
 
     def panels(self) -> Iterator[tuple[Sequence[str], Panel]]:
-        """The models by their keys, as many together as can be asked together."""
+        """The models by their keys, in panels that are as large as possible."""
         owners = self.owners()
         for keys in chunks(list(owners), self.seats):
             voters = [self.voter(owners[key], key) for key in keys]
@@ -94,11 +94,11 @@ class Ensemble:
             return electorate.votes(checked_inputs(inputs, self.input_shape, self.input_dtype))
 
     def evidence(self, inputs: NDArray[np.generic], need: Need = "votes") -> Evidence:
-        """What certificates need to know of some inputs.
+        """What certificates need to know about some inputs.
 
         Args:
             inputs: (inputs x input shape), or flattened.
-            need: of the certificate; with "ranks" the models also say how they order the labels.
+            need: what the certificate needs; with "ranks" the models also rank the labels.
         """
         with Electorate(self, self.panels()) as electorate:
             return electorate.evidence(checked_inputs(inputs, self.input_shape, self.input_dtype), need)
@@ -108,8 +108,8 @@ class Electorate:
     """The models of an ensemble, asked by several threads at once.
 
     Args:
-        ensemble: whose models.
-        panels: its panels; a list of them can be asked again and again.
+        ensemble: the trained models.
+        panels: its panels; a list of them can be asked repeatedly.
         threads: how many; by default one for each core. Each computes alone, so their number changes no vote.
     """
 
@@ -134,7 +134,7 @@ class Electorate:
         return self._table(self._asked("votes", inputs), len(inputs))
 
     def evidence(self, inputs: NDArray[np.generic], need: Need = "votes") -> Evidence:
-        """What certificates need to know of inputs that ``checked_inputs`` returned."""
+        """What certificates need to know about inputs that ``checked_inputs`` returned."""
         ensemble = self.ensemble
         if need != "ranks":
             return Evidence.of_votes(self.votes(inputs), ensemble.num_labels, ensemble.grouping.members)
@@ -160,12 +160,12 @@ class Electorate:
             try:
                 for keys, together in self._panels:
                     waiting.append((keys, self._pool.submit(getattr(together, what), inputs)))
-                    if len(waiting) > self._threads:  # panels that are made on the way must not pile up
+                    if len(waiting) > self._threads:  # panels made on demand must not pile up
                         _collect(answers, *waiting.popleft())
                 while waiting:
                     _collect(answers, *waiting.popleft())
             finally:
-                wait([answer for _, answer in waiting])  # after an error: nothing of this call goes on beside the next
+                wait([answer for _, answer in waiting])  # after an error: this call must not run on beside the next
         return answers
 
 
@@ -179,7 +179,7 @@ def _collect(
 
 
 def checked_inputs(inputs: NDArray[np.generic], input_shape: tuple[int, ...], input_dtype: str) -> NDArray[np.generic]:
-    """Inputs to predict, as (inputs x input shape); rows that were flattened are given their shape back."""
+    """Inputs to predict, as (inputs x input shape); flattened rows are reshaped."""
     array = np.asarray(inputs)
     if array.ndim < 2 or len(array) == 0:
         raise InputError(f"inputs must be a table with one row for each input, got shape {array.shape}")
@@ -187,7 +187,7 @@ def checked_inputs(inputs: NDArray[np.generic], input_shape: tuple[int, ...], in
         raise InputError(f"each input must have shape {input_shape}, got {array.shape[1:]}")
     if not np.can_cast(array.dtype, np.dtype(input_dtype), casting="same_kind"):
         raise InputError(f"inputs must be of dtype {input_dtype}, got {array.dtype}")
-    with np.errstate(over="ignore"):  # what overflows becomes infinite, and is refused as such
+    with np.errstate(over="ignore"):  # overflows become infinite, and are refused as such
         converted = array.astype(input_dtype).reshape(-1, *input_shape)
     if not np.isfinite(converted).all():
         row = int(np.argwhere(~np.isfinite(converted))[0][0])

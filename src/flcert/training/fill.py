@@ -1,4 +1,4 @@
-"""Computing what the store lacks: the one loop behind training and voting."""
+"""Compute what the store lacks: the one loop behind training and voting."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ State = Literal["present", "absent", "damaged"]
 
 @dataclass(frozen=True)
 class Job(Generic[Task]):
-    """A task, and where each array set that it results in is stored.
+    """A task, and where each of its results is stored.
 
     Args:
         entries: the store's entry of each result, by the round it belongs to.
@@ -31,11 +31,11 @@ class Job(Generic[Task]):
 
 @dataclass(frozen=True)
 class Filled:
-    """What it took to have all results in the store.
+    """What it took to get all results into the store.
 
     Args:
         computed: jobs that were run.
-        reused: jobs whose results were there already.
+        reused: jobs whose results were already there.
         damaged: jobs that were run because a stored result was altered or cut short.
         failures: why a job has no result, by its name.
         diverged: keys of results with values that are not finite.
@@ -54,7 +54,7 @@ def fill(
     jobs: Mapping[str, Job[Task]],
     report: Callable[[int, int], None],
 ) -> Filled:
-    """Run every job whose results are not all in the store, and store each as soon as it is there.
+    """Run every job whose results are not all in the store, and store each result as soon as it is ready.
 
     Args:
         context: where jobs run and results are kept.
@@ -83,12 +83,12 @@ def fill(
 
 
 def state(store: Store, entries: Iterable[Entry], diverged: set[str] | None = None) -> State:
-    """Whether all these results are "present"; else they are "absent" or "damaged".
+    """Whether these results are all "present" and intact, or some are "absent" or "damaged".
 
     Args:
-        store: where.
-        entries: of the results.
-        diverged: gets the keys of those with values that are not finite.
+        store: where to look.
+        entries: the entries of the results.
+        diverged: collects the keys of results with values that are not finite.
     """
     try:
         for entry in entries:

@@ -15,16 +15,16 @@ from flcert.training.recipe import Recipe
 from flcert.training.smoothing import Smoothing
 from flcert.training.tasks import GroupTask
 
-TRAINING_VERSION = 1  # raise it whenever the same inputs would train to other bytes
-ATTACK_VERSION = 2  # raise it whenever the same attack would
-VOTING_VERSION = 2  # raise it whenever the same model and inputs could give other votes
-COMPRESSION_VERSION = 1  # raise it whenever the same model would be compressed to other bytes
+TRAINING_VERSION = 1  # raise it whenever the same inputs would train to different bytes
+ATTACK_VERSION = 2  # raise it whenever the same attack would give different bytes
+VOTING_VERSION = 2  # raise it whenever the same model and inputs could give different votes
+COMPRESSION_VERSION = 1  # raise it whenever the same model would be compressed to different bytes
 
 
 def model_entry(federation: Federation, task: GroupTask, client_digests: dict[int, str], rounds: int) -> Entry:
     """The entry of a group's model after ``rounds`` rounds."""
     recipe = task.recipe.model_dump(mode="json", exclude={"rounds", "evaluate_at", "seeds", "variants"})
-    given = {name: value for name, value in recipe.items() if value is not None}  # an unused option leaves keys alone
+    given = {name: value for name, value in recipe.items() if value is not None}  # unused options do not change keys
     clients = [[federation.ids[position], client_digests[position]] for position in task.members]
     inputs = {
         "kind": "model",

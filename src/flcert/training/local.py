@@ -20,9 +20,9 @@ class Client:
 
     Args:
         id: the user id.
-        inputs: of its examples.
-        labels: of its examples.
-        reported: the number of examples that it tells the server; a poisoned client does not tell of added ones.
+        inputs: the inputs of its examples.
+        labels: the labels of its examples.
+        reported: the number of examples that it reports to the server; a poisoned client leaves out those it added.
     """
 
     id: str
@@ -81,7 +81,7 @@ def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, r
 
 
 class Optimiser(Protocol):
-    """How a client's model moves by the gradients of a batch; each client has a new one in each round."""
+    """How a client's model follows the gradients of a batch; each client gets a new optimiser in each round."""
 
     def step(self, parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:
         """Change the parameters in place."""
@@ -92,13 +92,13 @@ class SGD:
     """Plain stochastic gradient descent.
 
     Args:
-        learning_rate: how far to go.
+        learning_rate: the factor on the gradients.
     """
 
     learning_rate: float
 
     def step(self, parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:
-        """Go down the gradients."""
+        """Take a step against the gradients."""
         torch._foreach_add_(parameters, gradients, alpha=-self.learning_rate)
 
 
@@ -108,7 +108,7 @@ def build_optimiser(recipe: Recipe) -> Optimiser:
 
 
 def _augmentation(client: Client, recipe: Recipe, seed: int, round_number: int) -> Callable[[Tensor], Tensor]:
-    """What is done to each batch of inputs, from a stream of this client and round; nothing by default."""
+    """The change to each batch of inputs, from a stream of this client and round; none by default."""
     if recipe.augmentation is None:
         return _itself
     change = augmentation.build(recipe.augmentation)

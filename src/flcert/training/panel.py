@@ -37,8 +37,8 @@ class Voter:
     """One model.
 
     Args:
-        recipe: of its group; the module is made as it was for training.
-        arrays: what was trained.
+        recipe: the recipe of its group; the module is made as it was for training.
+        arrays: the trained arrays.
     """
 
     recipe: Recipe
@@ -52,7 +52,7 @@ class Panel(Protocol):
         """What each model predicts for each input, (models x inputs)."""
 
     def ranks(self, inputs: Inputs) -> Ranks:
-        """The order in which each model puts the labels, (models x inputs x labels); see ``certify.ranked``."""
+        """How each model ranks the labels, (models x inputs x labels); see ``certify.ranked``."""
 
 
 def seats(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
@@ -62,7 +62,7 @@ def seats(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    """At most ``size`` of them at a time."""
+    """The items, at most ``size`` at a time."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
@@ -86,12 +86,12 @@ def loaded(recipe: Recipe, arrays: Arrays, input_shape: tuple[int, ...], num_lab
 class Stack:
     """Models whose module can be stacked.
 
-    Each input is scored alone, in products of a fixed shape. So a model's votes on it depend on the model and the
-    input, and not on what else is asked, or who else answers, at the same time.
+    Each input is scored alone, in products of a fixed shape. So a model's votes on it depend only on the model and the
+    input, not on other inputs or other models that are asked at the same time.
 
     Args:
-        module: that all of them fit into.
-        arrays: of each model, at most ``SEATS``.
+        module: the module that fits all of them.
+        arrays: the arrays of each model, at most ``SEATS``.
     """
 
     def __init__(self, module: Stackable, arrays: Sequence[Arrays]) -> None:
@@ -108,12 +108,12 @@ class Stack:
         return np.concatenate([predicted_labels(scores) for scores in self._blocks(inputs)], axis=1, dtype=np.int32)
 
     def ranks(self, inputs: Inputs) -> Ranks:
-        """The order in which each model puts the labels, (models x inputs x labels)."""
+        """How each model ranks the labels, (models x inputs x labels)."""
         blocks = ([_places(of_model) for of_model in scores] for scores in self._blocks(inputs))
         return np.concatenate([np.stack(block) for block in blocks], axis=1)
 
     def _blocks(self, inputs: Inputs) -> Iterator[Scores]:
-        """The scores of some inputs after the other, (models x inputs x labels)."""
+        """The scores of one block of inputs after another, (models x inputs x labels)."""
         for start in range(0, len(inputs), BATCH):
             examples = tensor(inputs[start : start + BATCH])
             with one_thread(), torch.inference_mode():
@@ -125,7 +125,7 @@ class Alone:
 
     Args:
         module: the model.
-        smoothing: if given, most of the model's noisy copies decide its vote.
+        smoothing: if given, the model's noisy copies decide its vote by majority.
     """
 
     def __init__(self, module: nn.Module, smoothing: Smoothing | None) -> None:
@@ -135,7 +135,7 @@ class Alone:
         """What the model predicts for each input, (1 x inputs)."""
         if self._smoothing is None:
             return _votes(self._module, inputs)[None]
-        smoothing, replica = self._smoothing, Replica(deepcopy(self._module))  # whatever happens, the model stays
+        smoothing, replica = self._smoothing, Replica(deepcopy(self._module))  # the model itself never changes
         state = replica.read()
         copies = np.empty((smoothing.copies, len(inputs)), dtype=np.int32)
         for number in range(smoothing.copies):
@@ -144,7 +144,7 @@ class Alone:
         return winners(count(copies)).astype(np.int32)[None]
 
     def ranks(self, inputs: Inputs) -> Ranks:
-        """The order in which the model puts the labels, (1 x inputs x labels)."""
+        """How the model ranks the labels, (1 x inputs x labels)."""
         return np.concatenate([_places(scores) for scores in _batches(self._module, inputs)])[None]
 
 

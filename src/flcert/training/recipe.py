@@ -1,4 +1,4 @@
-"""What is done with one group: the base algorithm and all its settings."""
+"""How a group trains: the base algorithm and all its settings."""
 
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ class Variant(Strict):
     batch_size: int | None = Field(default=None, gt=0)
 
     def settings(self) -> dict[str, Any]:
-        """Those that are given."""
+        """The settings that are given."""
         return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
@@ -30,19 +30,19 @@ class Recipe(Strict):
         model: a name from ``flcert.models.MODELS`` or an import path.
         aggregator: a name from ``flcert.aggregators.AGGREGATORS`` or an import path.
         rounds: global iterations T_e.
-        local_steps: SGD steps that a client makes in a round.
-        learning_rate: of the local SGD.
-        batch_size: examples in a batch, drawn without repetition; all of them where a client has fewer.
+        local_steps: SGD steps that a client takes in a round.
+        learning_rate: the learning rate of the local SGD.
+        batch_size: examples in a batch, drawn without repetition; all of them if a client has fewer.
         reduction: the loss of a batch is the "mean" or the "sum" over its examples. The paper's code summed.
         gradient_clip: the largest norm of a batch's gradient; longer ones are scaled down to it.
         participation: beta_e, the share of a group's clients that take part in a round, at least one.
-        seed: of the initial model, the batches and the participation.
+        seed: the seed of the initial model, the batches and the participation.
         seeds: "shared" gives all groups the same seed, as in the paper; "per-group" derives one for each.
-        evaluate_at: rounds before the last after which votes are taken too.
+        evaluate_at: earlier rounds after which votes are taken too.
         augmentation: how clients change their examples at random while they train; a name from
             ``flcert.training.augmentation.AUGMENTATIONS`` or an import path.
-        smoothing: CRFL's clipping and noise, if it is the algorithm.
-        variants: settings that differ between groups: group g uses those of entry g modulo their number.
+        smoothing: CRFL's clipping and noise, if that is the algorithm.
+        variants: settings that differ between groups: group g uses entry g modulo their number.
     """
 
     model: Choice = Choice(name="mlp")
@@ -74,7 +74,7 @@ class Recipe(Strict):
         return self
 
     def of_group(self, group: int) -> "Recipe":
-        """The recipe of one group: its variant filled in, and the seed that is its own."""
+        """The recipe of one group, with its variant and its own seed filled in."""
         changed = self.variants[group % len(self.variants)].settings() if self.variants else {}
         recipe = self.model_copy(update={**changed, "variants": ()})
         if recipe.seeds == "per-group":

@@ -20,9 +20,9 @@ class Attacker:
     """An attack on one group.
 
     Args:
-        attack: what is done.
+        attack: what the attacker does.
         controlled: ids of the clients that the attacker controls.
-        seed: of the attacker's draws.
+        seed: the seed of the attacker's draws.
     """
 
     attack: Attack
@@ -51,8 +51,8 @@ def run_rounds(
 ) -> Iterator[int]:
     """Train the replica round by round, yielding the number of each round that is complete.
 
-    A round depends on the state before it and on streams named after the seed, the client and the round, so that the
-    first r rounds of a long training are the whole of a training with r rounds.
+    A round depends on the state before it and on streams named after the seed, the client and the round, so the
+    first r rounds of a long training are the same as a training with r rounds.
 
     Args:
         replica: the group's model.
@@ -60,7 +60,7 @@ def run_rounds(
         aggregator: the rule.
         recipe: how to train.
         server: the server's root set, for a rule that uses it.
-        attacker: who controls some of the clients, in a simulation.
+        attacker: the attacker who controls some of the clients, in a simulation.
     """
     state, seed = replica.read(), recipe.seed
     for number in range(1, recipe.rounds + 1):
@@ -93,7 +93,7 @@ def participants(num_clients: int, participation: float, seed: int, round_number
 
 
 def substitutes(recipe: Recipe, sizes: Sequence[int]) -> dict[int, str]:
-    """Groups with clients that are too few for their aggregator, and the name of the rule that acts in its place."""
+    """Non-empty groups with too few clients for their aggregator, and the name of the rule that replaces it."""
     found: dict[int, str] = {}
     for group, size in enumerate(sizes):
         own = recipe.of_group(group)
@@ -104,7 +104,7 @@ def substitutes(recipe: Recipe, sizes: Sequence[int]) -> dict[int, str]:
 
 
 def _update(replica: Replica, state: Tensor, client: Client, recipe: Recipe, seed: int, round_number: int) -> Tensor:
-    """What the client's model moved by in this round."""
+    """The change of the client's model in this round."""
     replica.write(state)
     train_locally(replica, client, recipe, seed, round_number)
     return replica.read() - state

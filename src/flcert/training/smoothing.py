@@ -14,7 +14,7 @@ class Smoothing(Strict):
         clip: rho, the largest norm of the global parameters after a round.
         sigma: standard deviation of the noise added before the next round, and to each copy at test time.
         copies: M, how many noisy copies vote on an input.
-        seed: of the noise at test time.
+        seed: the seed of the noise at test time.
     """
 
     clip: float = Field(default=15.0, gt=0)

@@ -12,7 +12,7 @@ def initial_module(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int
     """The model of a recipe as it is before any client trains it.
 
     Args:
-        recipe: of the group, whose seed decides the weights.
+        recipe: the recipe of the group, whose seed decides the weights.
         input_shape: shape of one input.
         num_labels: L.
     """
@@ -20,5 +20,5 @@ def initial_module(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int
 
 
 def state_arrays(module: nn.Module) -> Arrays:
-    """Everything that a module's state consists of."""
+    """All arrays of a module's state."""
     return {name: array(tensor) for name, tensor in module.state_dict().items()}

@@ -1,4 +1,4 @@
-"""What is sent to a worker: the inputs of one training, or models and what they are asked."""
+"""Tasks that are sent to workers: the inputs of one training, or models that vote."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ class GroupTask:
 
     Args:
         members: positions of the group's clients in the federation, in order of id.
-        recipe: how to train, with the seed that is the group's own (``Recipe.of_group``).
+        recipe: how to train, with the group's own seed (``Recipe.of_group``).
         sources: digests of the user's own modules, as the process that made the task knows them.
-        attack: who attacks this group, if anybody does.
+        attack: the attack on this group, if there is one.
     """
 
     members: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Models of all groups: trained by an engine where the store lacks them."""
+"""The models of all groups: from the store, or trained by an engine if the store lacks them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,8 +37,8 @@ def train(
     Args:
         federation: the clients' data.
         grouping: who trains together.
-        recipe: how.
-        engine: where; by default in this process.
+        recipe: how they train.
+        engine: where they train; by default in this process.
         store: where models are kept; by default the platform's cache directory.
     """
     recipe = recipe or Recipe()
@@ -48,10 +48,10 @@ def train(
 
 
 def train_groups(context: Context, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None = None) -> Ensemble:
-    """What ``train`` does, in a context that the caller has and with a recipe that ``check_recipe`` accepts.
+    """Do what ``train`` does, in the caller's context and with a recipe that ``check_recipe`` accepts.
 
     Each model is stored as soon as it is done, so that a killed run loses only the groups in flight. Under an attack
-    only groups that hold a malicious client differ; the others have the keys that they have without one.
+    only groups that hold a malicious client differ; the others keep the same keys as without one.
     """
     federation = context.federation
     tasks = [
@@ -114,7 +114,7 @@ def _load_compressed(store: Store, key: str) -> Arrays:
 
 
 def _model_entries(federation: Federation, tasks: Sequence[GroupTask | None]) -> list[dict[int, Entry] | None]:
-    """For each group the entry of its model after each round that is kept."""
+    """For each group, the entry of its model after each round that is kept."""
     digests = {position: federation.client_digest(position) for task in tasks if task for position in task.members}
     return [
         {number: model_entry(federation, task, digests, number) for number in task.recipe.snapshots} if task else None
@@ -128,7 +128,7 @@ def _task(recipe: Recipe, members: NDArray[np.int64], attack: AttackPlan | None)
 
 
 def _part(attack: AttackPlan | None, members: NDArray[np.int64]) -> AttackPlan | None:
-    """The attack as one group sees it: by its own malicious members; None where it has none."""
+    """The attack as one group sees it: by its own malicious members; None if it has none."""
     controlled = attack.malicious & set(members.tolist()) if attack else frozenset()
     return replace(attack, malicious=controlled) if attack and controlled else None
 

@@ -1,4 +1,4 @@
-"""Votes and ranks of all groups on the test inputs: computed by workers where the store lacks them."""
+"""Votes and ranks of all groups on the test inputs: from the store, or computed by workers if it lacks them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ VOTES, RANKS = Question(), Question("ranks")
 def evidence_on_test_set(
     context: Context, ensemble: Ensemble, question: Question = VOTES, ranks: RankCounts | None = None
 ) -> Evidence:
-    """The votes of every group on the test inputs, counted, with who is in which group."""
+    """The votes of every group on the test inputs, counted, with the members of each group."""
     votes = votes_on_test_set(context, ensemble, question)
     return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks)
 
@@ -53,7 +53,7 @@ def evidence_on_test_set(
 def votes_on_test_set(context: Context, ensemble: Ensemble, question: Question = VOTES) -> Votes:
     """The votes of every group on the test inputs, (groups x inputs), -1 for a group without a model.
 
-    Equal to ``ensemble.votes(federation.test_inputs)``, but in parallel, and from the store where it can be.
+    Equal to ``ensemble.votes(federation.test_inputs)``, but computed in parallel, or read from the store.
     """
     table = np.full((len(ensemble.keys), len(context.federation.test_labels)), NO_VOTE, dtype=np.int32)
     for group, votes in _answers(context, ensemble, question).items():
@@ -62,13 +62,13 @@ def votes_on_test_set(context: Context, ensemble: Ensemble, question: Question =
 
 
 def ranks_on_test_set(context: Context, ensemble: Ensemble) -> RankCounts:
-    """How the groups that have a model order the labels on each test input."""
+    """How the groups that have a model rank the labels on each test input."""
     answers = _answers(context, ensemble, RANKS)
     return count_ranks(list(answers.values()))  # type: ignore[arg-type]
 
 
 def _answers(context: Context, ensemble: Ensemble, question: Question) -> dict[int, NDArray[np.generic]]:
-    """The answer of each group that has a model: from the store, or asked for where the store lacks it."""
+    """The answer of each group that has a model: from the store, or from the model if the store lacks it."""
     store, model_keys = context.store, ensemble.model_keys(question.rounds)
     entries = _entries(context, ensemble, question)
     found = {key: arrays for key, entry in entries.items() if (arrays := _stored(store, entry)) is not None}
@@ -79,7 +79,7 @@ def _answers(context: Context, ensemble: Ensemble, question: Question) -> dict[i
 
 
 def _entries(context: Context, ensemble: Ensemble, question: Question) -> dict[str, Entry]:
-    """Where the answer of each model belongs, by the model's key."""
+    """The entry for the answer of each model, by the model's key."""
     digest = context.federation.test_digest()
     smoothing = ensemble.recipe.smoothing if question.what == "votes" else None
     keys = ensemble.model_keys(question.rounds).values()
@@ -98,13 +98,13 @@ def _stored(store: Store, entry: Entry) -> Arrays | None:
 
 
 def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapping[str, Entry]) -> None:
-    """Ask some models, as many together as can be asked together, and store their answers.
+    """Ask some models, as many at once as possible, and store their answers.
 
     Args:
-        context: where.
+        context: where to ask them.
         ensemble: the trained groups.
         question: what they are asked.
-        entries: where the answer of each model belongs, by the model's key.
+        entries: the entry for the answer of each model, by the model's key.
     """
     owners, report, seats = ensemble.owners(question.rounds), context.stage(question.what), ensemble.seats
     total = len(owners)
@@ -139,7 +139,7 @@ def vote_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays
 
 
 def rank_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
-    """The order in which each model puts all labels on each of the federation's test inputs, in a worker."""
+    """How each model ranks all labels on each of the federation's test inputs, in a worker."""
     together = panel(task.voters, federation.input_shape, federation.num_labels)
     return {seat: {"ranks": ranks} for seat, ranks in enumerate(together.ranks(federation.test_inputs))}
 

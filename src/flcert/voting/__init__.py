@@ -1,4 +1,4 @@
-"""Votes of models: counted, and turned into a label."""
+"""Count the votes of models, and turn them into a label."""
 
 from flcert.voting.counting import NO_VOTE, count, most_votes, predicted_labels
 from flcert.voting.ties import Ties, winners

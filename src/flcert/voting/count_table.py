@@ -1,4 +1,4 @@
-"""Tables of vote counts, (inputs x labels), dense or sparse: the check, and who leads."""
+"""Tables of vote counts, (inputs x labels), dense or sparse: checking them, and finding the leaders."""
 
 from typing import Any, TypeAlias
 
@@ -31,7 +31,7 @@ def checked_counts(counts: CountsLike) -> Counts:
 
 
 def top_label(counts: Counts) -> tuple[IntArray, IntArray]:
-    """The label with most votes in each row, the smallest index on a tie, and its count."""
+    """The label with the most votes in each row (the smallest index on a tie), and its count."""
     if not isinstance(counts, np.ndarray):
         return _sparse_top(counts)
     labels: IntArray = counts.argmax(axis=1)
@@ -39,7 +39,7 @@ def top_label(counts: Counts) -> tuple[IntArray, IntArray]:
 
 
 def runner_up(counts: Counts, labels: IntArray, handicap: bool) -> IntArray:
-    """The largest count among the other labels; with ``handicap`` a smaller index counts one vote more."""
+    """The largest count among the other labels; with ``handicap``, a smaller index counts as one more vote."""
     if not isinstance(counts, np.ndarray):
         return _sparse_runner_up(counts, labels, handicap)
     rivals = counts.copy()
@@ -51,7 +51,7 @@ def runner_up(counts: Counts, labels: IntArray, handicap: bool) -> IntArray:
 
 
 def _canonical(counts: Sparse) -> Sparse:
-    """Sorted, without stored zeros or doubled entries."""
+    """The counts sorted, without stored zeros or duplicate entries."""
     table = csr_array(counts, dtype=np.int64, copy=True)
     table.sum_duplicates()
     table.eliminate_zeros()
@@ -59,7 +59,7 @@ def _canonical(counts: Sparse) -> Sparse:
 
 
 def _row_maximum(values: IntArray, counts: Sparse) -> IntArray:
-    """The largest of each row's stored values, 0 for a row without any."""
+    """The largest of each row's stored values; 0 for a row that has none."""
     best = np.zeros(counts.shape[0], dtype=np.int64)
     np.maximum.at(best, _rows(counts), values)
     return best

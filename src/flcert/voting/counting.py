@@ -8,20 +8,20 @@ from flcert.errors import InputError
 from flcert.voting.count_table import Counts, IntArray, Sparse
 
 NO_VOTE = -1
-"""What stands in a vote table where a group casts no vote."""
-MOST_DENSE = 50_000_000  # counts in a table before it becomes a sparse one
+"""The value in a vote table for a group that casts no vote."""
+MOST_DENSE = 50_000_000  # counts in a dense table; a larger one is sparse
 MOST_LISTED = 10  # labels that are listed for an input
 
 
 def count(votes: ArrayLike, num_labels: int | None = None) -> Counts:
     """How many groups vote for each label, (inputs x labels), from a (groups x inputs) table of votes.
 
-    The result is a SciPy sparse array where a dense one would have more than ``MOST_DENSE`` entries.
+    The result is a SciPy sparse array if a dense one would have more than ``MOST_DENSE`` entries.
 
     Args:
         votes: the label that each group gives to each input, or -1 where it casts no vote.
-        num_labels: L. By default one more than the largest label seen, and at least 2; labels above that have no votes
-            and a larger index, so they change no label, and a level only where a bound is paid for each label.
+        num_labels: L. By default one more than the largest label seen, and at least 2. Labels beyond that have no votes
+            and larger indices, so they change no label, and a level only if each label is bounded separately.
 
     >>> count([[0, 1], [0, 2], [-1, 2]])
     array([[2, 0, 0],
@@ -47,16 +47,16 @@ def _sparse_count(table: NDArray[np.integer], num_labels: int) -> Sparse:
 
 
 def predicted_labels(scores: NDArray[np.floating]) -> IntArray:
-    """Votes from scores, whose last dimension is the labels: the highest, the smallest index on a tie.
+    """Votes from scores, with labels as the last dimension: the highest score wins, the smallest index on a tie.
 
-    A score that is not a number never wins; a model that has nothing else votes for label 0.
+    A NaN never wins; a model with no other scores votes for label 0.
     """
     labels: IntArray = np.where(np.isnan(scores), -np.inf, scores).argmax(axis=-1)
     return labels
 
 
 def most_votes(counts: Counts, position: int) -> list[tuple[int, int]]:
-    """The labels of an input with most votes, and how many; the smaller label first on a tie."""
+    """The labels with the most votes on an input, and their votes; the smaller label comes first on a tie."""
     row = votes_of_input(counts, position)
     order = np.argsort(-row, kind="stable")[:MOST_LISTED]
     return [(int(label), int(row[label])) for label in order if row[label]]

@@ -52,7 +52,7 @@ def read_labels(path: Path) -> NDArray[np.int64]:
 
 
 def read_inputs(path: Path) -> NDArray[np.generic]:
-    """Inputs to predict: an npy file (inputs x input shape), or a CSV file with one flattened input a line."""
+    """Inputs to predict: an npy file (inputs x input shape), or a CSV file with one flattened input per line."""
     return load_npy(path) if path.suffix == ".npy" else _csv_table(path, float)
 
 
@@ -93,7 +93,7 @@ def _whole_number(text: str) -> int:
 
 
 def _csv_table(path: Path, cell: Callable[[str], float]) -> NDArray[np.generic]:
-    """All rows of a CSV file, a first line of names left out; every row must be as long as the first."""
+    """All rows of a CSV file without its header, if it has one; every row must be as long as the first."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = [(number, line) for number, line in enumerate(csv.reader(file), 1) if line]
@@ -111,7 +111,7 @@ def _csv_table(path: Path, cell: Callable[[str], float]) -> NDArray[np.generic]:
 
 
 def _is_header(cells: list[str]) -> bool:
-    """A first line with names and no number in it; an empty cell is a value that is missing."""
+    """Whether a first line holds names and no numbers; an empty cell is a missing value."""
     named = [text for text in cells if text.strip()]
     return bool(named) and not any(_is_number(text) for text in named)
 

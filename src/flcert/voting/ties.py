@@ -12,13 +12,13 @@ Ties = Literal["smallest", "random"]
 
 
 def winners(counts: CountsLike, ties: Ties = "smallest", seed: int = 0) -> IntArray:
-    """The label with most votes for each input.
+    """The label with the most votes for each input.
 
     Args:
         counts: votes for each label, (inputs x labels).
         ties: "smallest" takes the smallest index (FLCert-D); "random" draws one of the tied labels
-            (FLCert-P). A tie is never certified for FLCert-P, so the draw has no part in a proof.
-        seed: of the draw; each input has a stream of its own.
+            (FLCert-P). A tie is never certified for FLCert-P, so the draw plays no part in a proof.
+        seed: the seed of the draw; each input has its own stream.
     """
     table = checked_counts(counts)
     leading, most = top_label(table)
@@ -31,7 +31,7 @@ def winners(counts: CountsLike, ties: Ties = "smallest", seed: int = 0) -> IntAr
 
 
 def _labels_with(counts: Counts, row: int, votes: int) -> IntArray:
-    """The labels that have exactly this many votes for one input; all of them if it is none."""
+    """The labels that have exactly this many votes for one input."""
     if isinstance(counts, np.ndarray):
         return np.flatnonzero(counts[row] == votes)
     if votes == 0:
