@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from flcert.core.seeding import stream
 from flcert.core.settings import Choice
 from flcert.datasets import Federation, load
 from flcert.engines import Inline, Processes, Workers
-from flcert.errors import InputError
+from flcert.errors import InputError, RunError
 from flcert.grouping import hashed, sampled
 from flcert.training import Recipe, train
 from flcert.training.context import Context
@@ -23,6 +24,7 @@ from flcert.training.group import train_group
 from flcert.training.keys import model_entry, recipe_sources
 from flcert.training.rounds import participants
 from flcert.training.smoothing import Smoothing
+from flcert.training.start import initial_digest
 from flcert.training.tasks import GroupTask
 from flcert.training.train import train_groups
 
@@ -329,3 +331,68 @@ def test_votes_of_the_ensemble_are_those_of_its_models(federation, grouping, rec
             continue
         module = ensemble.module(group)
         assert np.array_equal(votes[group], module(torch.from_numpy(federation.test_inputs)).argmax(1).numpy())
+
+
+CHECKPOINT = """
+from pathlib import Path
+
+from flcert.models.mlp import MLP
+
+
+def net(input_shape, num_labels):
+    module = MLP(input_shape, num_labels, (8,))
+    for parameter in module.parameters():
+        parameter.data.fill_(float(Path(__file__).with_name("weights.txt").read_text()))
+    return module
+"""
+
+
+def test_the_weights_that_a_user_s_model_starts_from_belong_to_its_key(tmp_path, monkeypatch, store):
+    """A factory may load a checkpoint: replacing that file must not give the models of the older one."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "from_checkpoint.py").write_text(CHECKPOINT)
+    recipe, grouping = Recipe(rounds=1, model=Choice(name="from_checkpoint:net")), hashed(FEDERATION.ids, 2)
+    models_of = {}
+    for weight in (0.0, 0.1, 0.0):
+        (tmp_path / "weights.txt").write_text(str(weight))
+        ensemble = train(FEDERATION, grouping, recipe, store=store)
+        assert ensemble.trained == (0 if weight in models_of else 2)
+        models_of[weight] = [ensemble.load(key) for key in ensemble.model_keys().values()]
+    assert not np.array_equal(models_of[0.0][0]["layers.1.bias"], models_of[0.1][0]["layers.1.bias"])
+
+
+def test_a_worker_that_would_start_from_other_weights_refuses(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "late_checkpoint.py").write_text(CHECKPOINT)
+    (tmp_path / "weights.txt").write_text("0.0")
+    recipe = Recipe(rounds=1, model=Choice(name="late_checkpoint:net"))
+    start = initial_digest(recipe, FEDERATION.input_shape, FEDERATION.num_labels)
+    task = GroupTask((0,), recipe, recipe_sources(recipe), initial=start)
+    assert train_group(FEDERATION, task)
+    (tmp_path / "weights.txt").write_text("0.1")
+    with pytest.raises(RunError, match="does not start from the weights that it had at first"):
+        train_group(FEDERATION, task)
+
+
+CELL = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, input_shape, num_labels):
+        super().__init__()
+        self.dense = nn.Linear(64, num_labels)
+
+    def forward(self, inputs):
+        return self.dense(inputs) * {}
+"""
+
+
+def test_a_class_of_a_notebook_is_known_by_its_code(monkeypatch, store):
+    """Its module has no file; the initial weights of both texts are the same, and what they compute is not."""
+    notebook = ModuleType("notebook_without_file")
+    monkeypatch.setitem(sys.modules, notebook.__name__, notebook)
+    recipe = Recipe(rounds=1, model=Choice(name=f"{notebook.__name__}:Net"))
+    for factor, trained in ((1, 2), (2, 2), (1, 0), ("1  # the same, said again", 0)):
+        exec(CELL.format(factor), vars(notebook))
+        assert train(FEDERATION, hashed(FEDERATION.ids, 2), recipe, store=store).trained == trained

@@ -6,12 +6,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from flcert.core.digest import digest_files
+from flcert.core.digest import digest, digest_files
 from flcert.core.settings import Choice, complaint
 from flcert.errors import FlcertError, InputError, unknown_name
 
@@ -60,14 +60,17 @@ def source_digest(name: str) -> str:
 
     It covers the Python files of the factory's package, or those beside its module, and becomes part of a group's key,
     so that models trained with older versions of the files are never reused. Modules that these files import from
-    elsewhere are not covered.
+    elsewhere are not covered. Where there are no files, as in a notebook, it covers the code of the factory itself.
     """
     if ":" not in name:
         return ""
     module_name = name.partition(":")[0]
     if module_name not in _digests:
-        _module(name, module_name)
-        _digests[module_name] = digest_files(_sources(sys.modules[module_name.partition(".")[0]]))
+        module = _module(name, module_name)
+        files = _sources(sys.modules[module_name.partition(".")[0]])
+        if not files:  # a notebook, where a class may be defined again at any time
+            return digest(_code(getattr(module, name.partition(":")[2], None)), 16)
+        _digests[module_name] = digest_files(files)
     return _digests[module_name]
 
 
@@ -109,6 +112,23 @@ def _sources(top: ModuleType) -> list[Path]:
     if file.name == "__init__.py":
         return sorted(file.parent.rglob("*.py"))
     return [file] if "site-packages" in file.parts else sorted(file.parent.glob("*.py"))
+
+
+def _code(value: Any) -> str:
+    """What a class or function computes, as text without the places where it was defined."""
+    if isinstance(value, type):
+        own = [one for one in value.__mro__ if one.__module__ == value.__module__]
+        parts = {f"{one.__qualname__}.{name}": part for one in own for name, part in vars(one).items()}
+        inside = (f"{name} {_code(part)}" for name, part in sorted(parts.items()) if not name.endswith("__doc__"))
+        return f"class {value.__qualname__} {list(inside)}"
+    if isinstance(value, staticmethod | classmethod):
+        return _code(value.__func__)
+    if isinstance(value, FunctionType):
+        return f"{_code(value.__code__)} {value.__defaults__!r} {value.__kwdefaults__!r}"
+    if isinstance(value, CodeType):
+        constants = [_code(one) for one in value.co_consts]
+        return f"{value.co_code.hex()} {constants} {value.co_names} {value.co_varnames} {value.co_freevars}"
+    return repr(value) if isinstance(value, str | int | float | tuple | None) else type(value).__qualname__
 
 
 def _module(what: str, name: str) -> ModuleType:

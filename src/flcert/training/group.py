@@ -14,7 +14,7 @@ from flcert.training.device import tensor
 from flcert.training.keys import recipe_sources
 from flcert.training.local import Client, Replica
 from flcert.training.rounds import Attacker, run_rounds
-from flcert.training.start import initial_module, state_arrays
+from flcert.training.start import initial_digest, initial_module, state_arrays
 from flcert.training.tasks import GroupTask
 
 
@@ -25,6 +25,8 @@ def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
             "a module of the recipe or the attack was edited after it was imported, or a worker has another text of it"
         )
     with one_thread():
+        if task.initial and task.initial != initial_digest(task.recipe, federation.input_shape, federation.num_labels):
+            raise RunError(f"model {task.recipe.model.name!r} does not start from the weights that it had at first")
         return _trained(federation, task)
 
 

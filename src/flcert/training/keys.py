@@ -26,7 +26,7 @@ def model_entry(federation: Federation, task: GroupTask, client_digests: dict[in
     recipe = task.recipe.model_dump(mode="json", exclude={"rounds", "evaluate_at", "seeds", "variants"})
     given = {name: value for name, value in recipe.items() if value is not None}  # unused options do not change keys
     clients = [[federation.ids[position], client_digests[position]] for position in task.members]
-    inputs = {
+    inputs: dict[str, object] = {
         "kind": "model",
         "versions": [TRAINING_VERSION, torch.__version__, np.__version__],
         "clients": clients,
@@ -37,6 +37,8 @@ def model_entry(federation: Federation, task: GroupTask, client_digests: dict[in
         "sources": task.sources,
         "attack": _attack_inputs(federation, task.attack) if task.attack else None,
     }
+    if task.initial:
+        inputs["initial"] = task.initial
     return Entry(digest_json(inputs), tuple(client_origin(user, data) for user, data in clients))
 
 

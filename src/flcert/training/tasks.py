@@ -17,12 +17,14 @@ class GroupTask:
         recipe: how to train, with the group's own seed (``Recipe.of_group``).
         sources: digests of the user's own modules, as the process that made the task knows them.
         attack: the attack on this group, if there is one.
+        initial: the digest of the weights that a user's own model starts from, as that process knows them.
     """
 
     members: tuple[int, ...]
     recipe: Recipe
     sources: tuple[str, ...] = ("", "")
     attack: AttackPlan | None = None
+    initial: str = ""
 
 
 @dataclass(frozen=True)

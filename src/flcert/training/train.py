@@ -21,6 +21,7 @@ from flcert.training.fill import Job, fill, is_finite, state
 from flcert.training.group import train_group
 from flcert.training.keys import compressed_entry, model_entry, recipe_sources
 from flcert.training.recipe import Recipe
+from flcert.training.start import initial_digest
 from flcert.training.tasks import GroupTask
 
 
@@ -54,8 +55,9 @@ def train_groups(context: Context, grouping: Grouping, recipe: Recipe, attack: A
     only groups that hold a malicious client differ; the others keep the same keys as without one.
     """
     federation = context.federation
+    starts = Starts(federation)
     tasks = [
-        _task(recipe.of_group(group), members, attack) if len(members) else None
+        _task(starts, recipe.of_group(group), members, attack) if len(members) else None
         for group, members in enumerate(grouping.members)
     ]
     entries = _model_entries(federation, tasks)
@@ -122,9 +124,25 @@ def _model_entries(federation: Federation, tasks: Sequence[GroupTask | None]) ->
     ]
 
 
-def _task(recipe: Recipe, members: NDArray[np.int64], attack: AttackPlan | None) -> GroupTask:
+class Starts:
+    """The digests of the weights that groups start from, each computed once."""
+
+    def __init__(self, federation: Federation) -> None:
+        self._federation = federation
+        self._known: dict[tuple[str, int], str] = {}
+
+    def digest(self, recipe: Recipe) -> str:
+        """The digest for one group's recipe."""
+        wanted = recipe.model.model_dump_json(), recipe.seed
+        if wanted not in self._known:
+            shape, labels = self._federation.input_shape, self._federation.num_labels
+            self._known[wanted] = initial_digest(recipe, shape, labels)
+        return self._known[wanted]
+
+
+def _task(starts: Starts, recipe: Recipe, members: NDArray[np.int64], attack: AttackPlan | None) -> GroupTask:
     part = _part(attack, members)
-    return GroupTask(tuple(members.tolist()), recipe, recipe_sources(recipe, part), part)
+    return GroupTask(tuple(members.tolist()), recipe, recipe_sources(recipe, part), part, starts.digest(recipe))
 
 
 def _part(attack: AttackPlan | None, members: NDArray[np.int64]) -> AttackPlan | None:
