@@ -73,6 +73,20 @@ def test_the_bytes_are_those_of_a_run_that_never_had_the_client(flcert, folder, 
     assert not list(tmp_path.glob(".with*"))
 
 
+def test_balanced_groups_forget_without_moving_anybody(flcert, folder, tmp_path):
+    """Only the group that held the client is trained again, and a second client finds its group where it was."""
+    run(flcert, folder, "run", "--grouping", "balanced")
+    before = json.loads((tmp_path / "run" / "groups.json").read_text())["groups"]
+    assert {len(members) for members in before} == {2, 3}
+    for forgotten in (("client-0003",), ("client-0003", "client-0011")):
+        done = flcert("forget", "run", forgotten[-1], "--engine", "inline", "-q", "--json")
+        assert json.loads(done.out)["groups"]["trained"] == 1
+        after = json.loads((tmp_path / "run" / "groups.json").read_text())["groups"]
+        assert after == [[user for user in members if user not in forgotten] for members in before]
+    assert flcert("certify", "run").code == 0
+    assert flcert("compress", "run", "--dtype", "float16", "-q").code == 0
+
+
 def test_clients_can_be_forgotten_one_after_the_other(flcert, folder, tmp_path):
     for out in ("one", "two"):
         run(flcert, folder, out)

@@ -115,3 +115,43 @@ def test_every_client_of_spread_groups_serves_as_many_different_ones(copies):
         served = Counter(client for group in result.members for client in set(group.tolist()))
         assert set(served.values()) == {copies}
         assert sum(map(len, result.members)) == copies * len(IDS)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 7, 29, 30])
+def test_balanced_groups_have_everybody_once_and_sizes_that_differ_by_one_at_most(groups):
+    result = grouping.balanced(IDS, groups, key="secret")
+    assert sorted(user for users in members(result) for user in users) == sorted(IDS)
+    assert result.sizes.max() - result.sizes.min() <= 1
+    assert result.sizes.min() >= 1
+    assert [users == sorted(users) for users in members(result)] == [True] * groups
+    assert members(result) != members(grouping.balanced(IDS, groups, key="other")) or groups == 1
+
+
+def test_balanced_groups_are_the_registered_ids_in_the_order_of_a_keyed_hash_dealt_out():
+    def number(user):
+        return int.from_bytes(hashlib.blake2b(user.encode(), key=b"secret", digest_size=16).digest(), "big")
+
+    order = sorted(IDS, key=number)
+    expected = [sorted(order[first::7]) for first in range(7)]
+    shuffled = IDS[::-1]
+    found = grouping.balanced(shuffled, 7, key="secret").members
+    assert [[shuffled[client] for client in group] for group in found] == expected
+
+
+@pytest.mark.parametrize("kind", [kind for kind in grouping.KINDS.values() if kind.can_forget])
+def test_a_client_that_is_forgotten_leaves_a_hole_and_moves_nobody(kind):
+    settings = kind(num_groups=7)
+    before = settings.build(IDS)
+    for gone in (IDS[3:4], IDS[5:9]):
+        left = [user for user in IDS if user not in gone]
+        after = settings.groups_of(left, gone)
+        assert after.num_clients == len(left)
+        for group, users in enumerate(members(before)):
+            assert [left[client] for client in after.members[group]] == [user for user in users if user not in gone]
+
+
+def test_the_paper_s_groups_are_empty_and_balanced_ones_are_not():
+    ids = [f"client-{number:04d}" for number in range(1000)]
+    assert (grouping.hashed(ids, 500).sizes == 0).sum() > 50
+    assert set(grouping.balanced(ids, 500).sizes.tolist()) == {2}
+    assert set(grouping.balanced(ids, 1000).sizes.tolist()) == {1}

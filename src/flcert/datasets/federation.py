@@ -35,6 +35,7 @@ class Federation:
         root_labels: their labels.
         label_names: what people call the labels, and the tokens of text; may be empty.
         image_shape: rows and columns (after channels, if any) of inputs that are pictures with values in [0, 1].
+        forgotten: ids of clients that were left out; groups may keep their places.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Federation:
     root_labels: NDArray[np.int64]
     label_names: tuple[str, ...] = ()
     image_shape: tuple[int, ...] | None = None
+    forgotten: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for array in _ARRAYS:  # one memory layout for all: it affects rounding in some kernels
@@ -142,6 +144,7 @@ class Federation:
             inputs=self.inputs[rows],
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
+            forgotten=(*self.forgotten, *forgotten),
         )
 
     @property

@@ -31,7 +31,7 @@ def base_algorithms(lab: Lab, options: Options) -> Outcome:
 
 def small_groups(lab: Lab, name: str, config: Config) -> list[str]:
     """A sentence if some groups are too small for their rule."""
-    sizes = config.grouping.build(lab.federation.ids).sizes.tolist()
+    sizes = lab.grouping(config).sizes.tolist()
     found = substitutes(config.recipe, sizes)
     if not found:
         return []

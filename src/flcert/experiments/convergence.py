@@ -35,7 +35,7 @@ def convergence(lab: Lab, options: Options) -> Outcome:
 def _accuracies(lab: Lab, name: str, config: Config, rounds: int) -> list[tuple[int, float]]:
     """The accuracy of the first group's model at up to twenty points along the rounds."""
     snapshots = tuple(sorted({max(1, round(rounds * step / POINTS)) for step in range(1, POINTS + 1)}))
-    everyone = config.grouping.build(lab.federation.ids)
+    everyone = lab.grouping(config)
     first = next(members for members in everyone.members if len(members))
     one = replace(everyone, members=(first,))
     ensemble = lab.train(name, one, with_recipe(config, rounds=rounds, evaluate_at=snapshots))

@@ -72,7 +72,11 @@ class Lab:
     def ensemble(self, what: str, config: Config, plan: AttackPlan | None = None) -> Ensemble:
         """The trained groups of a configuration, under attack if there is a plan."""
         self.announce(what)
-        return self.train(what, config.grouping.build(self.federation.ids), config, plan)
+        return self.train(what, self.grouping(config), config, plan)
+
+    def grouping(self, config: Config) -> Grouping:
+        """The groups of a configuration."""
+        return config.grouping.groups_of(self.federation.ids, self.federation.forgotten)
 
     def train(self, what: str, grouping: Grouping, config: Config, plan: AttackPlan | None = None) -> Ensemble:
         """Train these groups; ``what`` describes them if some of them fail."""

@@ -1,5 +1,6 @@
 """From client ids to groups: FLCert-D, FLCert-P and finite aggregation, one file per kind."""
 
+from flcert.grouping.balanced import Balanced, balanced
 from flcert.grouping.enumerated import Enumerated, enumerated
 from flcert.grouping.family import (
     DEFAULT_KIND,
@@ -21,6 +22,7 @@ __all__ = [
     "DEFAULT_KIND",
     "KINDS",
     "MAX_GROUPS",
+    "Balanced",
     "Enumerated",
     "FiniteAggregation",
     "Grouping",
@@ -29,6 +31,7 @@ __all__ = [
     "Load",
     "Sampled",
     "Sizes",
+    "balanced",
     "disjoint_groups",
     "enumerated",
     "expected_share",

@@ -6,6 +6,7 @@ from typing import Any
 from flcert.core.plugins import resolve_class
 from flcert.core.settings import validated
 from flcert.errors import InputError
+from flcert.grouping.balanced import Balanced
 from flcert.grouping.enumerated import Enumerated
 from flcert.grouping.finite_aggregation import FiniteAggregation
 from flcert.grouping.hashed import Hashed
@@ -14,6 +15,7 @@ from flcert.grouping.sampled import Sampled
 
 KINDS: dict[str, type[GroupingKind]] = {
     "hashed": Hashed,
+    "balanced": Balanced,
     "sampled": Sampled,
     "enumerated": Enumerated,
     "finite-aggregation": FiniteAggregation,

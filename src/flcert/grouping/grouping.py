@@ -53,3 +53,10 @@ def in_order_of_id(ids: Sequence[str]) -> list[int]:
     if doubled:
         raise InputError(f"user ids must be unique, got {doubled[0]!r} more than once")
     return sorted(range(len(ids)), key=lambda client: ids[client])
+
+
+def checked_key(key: str) -> str:
+    """The key of a hash, refused if BLAKE2b cannot use it."""
+    if not 1 <= len(key.encode()) <= 64:
+        raise InputError(f"key must have 1 to 64 bytes, got {len(key.encode())}")
+    return key

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from flcert.certify import Certificate, CertificateSettings, disjoint
 from flcert.core.digest import keyed_number
-from flcert.errors import InputError, check_range
-from flcert.grouping.grouping import Grouping, in_order_of_id
+from flcert.errors import check_range
+from flcert.grouping.grouping import Grouping, checked_key, in_order_of_id
 from flcert.grouping.kind import GroupingKind, Load, Sizes
 from flcert.grouping.participation import expected_share
 
@@ -82,8 +82,7 @@ def hashed(ids: Sequence[str], num_groups: int, key: str = "flcert") -> Grouping
     """
     order = in_order_of_id(ids)
     check_range("num_groups", num_groups, 1, len(ids), "num_clients")
-    if not 1 <= len(key.encode()) <= 64:
-        raise InputError(f"key must have 1 to 64 bytes, got {len(key.encode())}")
+    checked_key(key)
     groups: list[list[int]] = [[] for _ in range(num_groups)]
     for client in order:
         groups[group_of(ids[client], num_groups, key)].append(client)

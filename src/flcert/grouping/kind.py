@@ -6,7 +6,7 @@ by its import path. Nothing outside this package knows any kind by name.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -67,6 +67,17 @@ class GroupingKind(Strict, ABC):
     @abstractmethod
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""
+
+    def groups_of(self, ids: Sequence[str], forgotten: Sequence[str] = ()) -> Grouping:
+        """Group the clients as if those that were forgotten were still there, and leave their places empty.
+
+        Args:
+            ids: ids of the clients.
+            forgotten: ids that were registered too and are left out.
+        """
+        everybody = self.build([*ids, *forgotten])
+        members = tuple(group[group < len(ids)] for group in everybody.members)
+        return replace(everybody, num_clients=len(ids), members=members)
 
     def restored(self, num_clients: int, members: tuple[NDArray[np.int64], ...]) -> Grouping:
         """The grouping with these settings, from members that are already known."""

@@ -63,7 +63,8 @@ def compress(
     if federation.subject.digest != old.manifest().data.digest:
         raise InputError(f"the data {config.data.name!r} are not those that {path} was trained on")
     new = RunDirectory.claim(target, config)
-    there = replace(open_ensemble(old), grouping=config.grouping.build(federation.ids))
+    grouping = config.grouping.groups_of(federation.ids, federation.forgotten)
+    there = replace(open_ensemble(old), grouping=grouping)
     ensemble = compressed_ensemble(there, dtype, store)
     with Workers(engine or Processes(), federation) as workers:
         trained = TrainedRun(new, config, federation.subject, ensemble)

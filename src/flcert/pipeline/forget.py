@@ -67,7 +67,8 @@ def forget(
     federation = federation_of(before)
     held = [position for position, user in enumerate(federation.ids) if user in clients]
     origins = [client_origin(federation.ids[position], federation.client_digest(position)) for position in held]
-    groups = sum(bool(set(held) & set(group.tolist())) for group in before.grouping.build(federation.ids).members)
+    grouping = before.grouping.groups_of(federation.ids, federation.forgotten)
+    groups = sum(bool(set(held) & set(group.tolist())) for group in grouping.members)
     if (beside / "config.json").exists() and RunDirectory.prepared(beside).config() != after:
         shutil.rmtree(beside)  # left by an interrupted attempt to forget other clients
     result = run(after, beside, engine=engine, store=store, progress=progress)

@@ -153,7 +153,7 @@ def federation_of(config: Config) -> Federation:
 def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
     """Data, groups and attack of a configuration, refused before anything is trained if they do not fit."""
     federation = federation_of(config)
-    grouping = config.grouping.build(federation.ids)
+    grouping = config.grouping.groups_of(federation.ids, federation.forgotten)
     check_recipe(federation, grouping, config.recipe)
     check_certificates(config, grouping)
     if config.compression and config.attack:
