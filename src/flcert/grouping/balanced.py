@@ -1,20 +1,18 @@
 """FLCert-D with groups of equal size: the registered clients dealt out in the order of a keyed hash."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
-from flcert.certify import Certificate, CertificateSettings, disjoint
 from flcert.core.digest import keyed_number
 from flcert.errors import check_range
 from flcert.grouping.grouping import Grouping, checked_key, in_order_of_id
-from flcert.grouping.kind import GroupingKind, Load
+from flcert.grouping.kind import DisjointKind, Load
 from flcert.grouping.participation import share_of_rounds
 
 
-class Balanced(GroupingKind):
+class Balanced(DisjointKind):
     """Settings of ``balanced``.
 
     Args:
@@ -23,20 +21,12 @@ class Balanced(GroupingKind):
     """
 
     title: ClassVar[str] = "FLCert-D, balanced"
-    certificate: ClassVar[str] = "disjoint"
-    can_forget: ClassVar[bool] = True
 
     kind: Literal["balanced"] = "balanced"
-    num_groups: int = Field(default=40, gt=0)
-    key: str = "flcert"
 
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""
         return balanced(ids, self.num_groups, self.key)
-
-    def reseeded(self, number: int) -> Self:
-        """The same with another key."""
-        return self.model_copy(update={"key": f"flcert-{number}"})
 
     def load(self, num_clients: int, participation: float) -> Load:
         """One group for each client; group sizes differ by at most one."""
@@ -44,11 +34,6 @@ class Balanced(GroupingKind):
         sizes = [small] * (self.num_groups - larger) + [small + 1] * larger
         shares = sum(size * share_of_rounds(size, participation) for size in sizes if size)
         return Load(1.0, shares / num_clients)
-
-    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:  # noqa: ARG002 (nothing is shared)
-        """Theorem 4 with all N votes."""
-        check_range("num_groups", self.num_groups, 1, num_clients, "num_clients")
-        return disjoint([[self.num_groups, 0]])
 
     def expected_empty(self, num_clients: int) -> float:  # noqa: ARG002 (for any number)
         """None is empty."""

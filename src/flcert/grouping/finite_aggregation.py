@@ -12,11 +12,11 @@ from flcert.core.seeding import stream
 from flcert.errors import check_range
 from flcert.grouping.grouping import Grouping, in_order_of_id
 from flcert.grouping.hashed import hashed
-from flcert.grouping.kind import GroupingKind, Load, Sizes
+from flcert.grouping.kind import KeyedKind, Load, Sizes
 from flcert.grouping.participation import expected_share
 
 
-class FiniteAggregation(GroupingKind):
+class FiniteAggregation(KeyedKind):
     """Settings of ``finite_aggregation``.
 
     Args:
@@ -27,12 +27,9 @@ class FiniteAggregation(GroupingKind):
 
     title: ClassVar[str] = "finite aggregation"
     certificate: ClassVar[str] = "overlapping"
-    can_forget: ClassVar[bool] = True
 
     kind: Literal["finite-aggregation"] = "finite-aggregation"
-    num_groups: int = Field(default=40, gt=0)
     groups_per_client: int = Field(default=2, gt=0)
-    key: str = "flcert"
 
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""
@@ -51,10 +48,6 @@ class FiniteAggregation(GroupingKind):
     def label(self) -> str:
         """What to call these settings in a table."""
         return f"{self.title}, {self.groups_per_client} groups a client"
-
-    def reseeded(self, number: int) -> Self:
-        """The same settings with another key."""
-        return self.model_copy(update={"key": f"flcert-{number}"})
 
     def load(self, num_clients: int, participation: float) -> Load:
         """A client serves d groups, and takes part in about beta_e of their rounds."""

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
 
-from flcert.certify import Certificate, CertificateSettings, disjoint
 from flcert.core.digest import keyed_number
 from flcert.errors import check_range
 from flcert.grouping.grouping import Grouping, checked_key, in_order_of_id
-from flcert.grouping.kind import GroupingKind, Load, Sizes
+from flcert.grouping.kind import DisjointKind, Load, Sizes
 from flcert.grouping.participation import expected_share
 
 
-class Hashed(GroupingKind):
+class Hashed(DisjointKind):
     """Settings of ``hashed``.
 
     Args:
@@ -23,12 +21,8 @@ class Hashed(GroupingKind):
     """
 
     title: ClassVar[str] = "FLCert-D"
-    certificate: ClassVar[str] = "disjoint"
-    can_forget: ClassVar[bool] = True
 
     kind: Literal["hashed"] = "hashed"
-    num_groups: int = Field(default=40, gt=0)
-    key: str = "flcert"
 
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""
@@ -44,18 +38,9 @@ class Hashed(GroupingKind):
         """There cannot be more disjoint groups than clients."""
         return "it has at most as many groups as clients" if sizes.num_groups > sizes.num_clients else ""
 
-    def reseeded(self, number: int) -> Self:
-        """The same settings with another key."""
-        return self.model_copy(update={"key": f"flcert-{number}"})
-
     def load(self, num_clients: int, participation: float) -> Load:
         """A client is in one group, and takes part in about beta_e of its rounds."""
         return Load(1.0, expected_share(num_clients, 1 / self.num_groups, participation))
-
-    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:  # noqa: ARG002 (nothing is shared)
-        """Theorem 4 with all N votes."""
-        check_range("num_groups", self.num_groups, 1, num_clients, "num_clients")
-        return disjoint([[self.num_groups, 0]])
 
     def expected_empty(self, num_clients: int) -> float:
         """N (1 - 1/N)^n."""

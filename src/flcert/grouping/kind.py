@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flcert.certify import Certificate, CertificateSettings, Evidence
+from flcert.certify import Certificate, CertificateSettings, Evidence, disjoint
 from flcert.core.settings import Strict
+from flcert.errors import check_range
 from flcert.grouping.grouping import Grouping
 from flcert.grouping.participation import share_of_rounds
 
@@ -133,3 +134,32 @@ class GroupingKind(Strict, ABC):
     def _example(self, num_clients: int) -> Grouping:
         """The groups for this many made-up clients."""
         return self.build([f"client-{number}" for number in range(num_clients)])
+
+
+class KeyedKind(GroupingKind):
+    """A kind of grouping that a keyed hash of the user ids decides.
+
+    Args:
+        num_groups: N.
+        key: the key of the hash.
+    """
+
+    can_forget: ClassVar[bool] = True
+
+    num_groups: int = Field(default=40, gt=0)
+    key: str = "flcert"
+
+    def reseeded(self, number: int) -> Self:
+        """The same with another key."""
+        return self.model_copy(update={"key": f"flcert-{number}"})
+
+
+class DisjointKind(KeyedKind):
+    """Such a kind whose groups share no client: Theorem 4 certifies it."""
+
+    certificate: ClassVar[str] = "disjoint"
+
+    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:  # noqa: ARG002 (nothing is shared)
+        """Theorem 4 with all N votes."""
+        check_range("num_groups", self.num_groups, 1, num_clients, "num_clients")
+        return disjoint([[self.num_groups, 0]])
