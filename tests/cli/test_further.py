@@ -109,7 +109,7 @@ def test_distinct_draws_and_tails_reach_the_certificate(flcert, tmp_path):
             "certificate 'runoff' is for disjoint groups",
         ),
         (("--also", "runof"), "unknown certificate 'runof'; did you mean 'runoff'?"),
-        (("--also", "runoff", "--set", "recipe.smoothing.copies=3"), "a run-off needs the scores of models"),
+        (("--also", "runoff", "--set", "recipe.smoothing.copies=3"), "certificate 'runoff' needs the scores of models"),
         (
             ("--grouping", "finite-aggregation", "--set", "grouping.groups_per_client=10"),
             "groups_per_client must be in [1, num_groups=9]",
@@ -175,7 +175,7 @@ def test_settings_that_do_not_enter_a_certificate_are_refused(flcert):
 
 def test_asking_a_run_for_what_it_did_not_keep_is_answered(flcert):
     flcert("run", *COMMON)
-    assert "run with --also runoff" in flcert("certify", "run", "--also", "runoff").err
+    assert "if it was made with --also runoff" in flcert("certify", "run", "--also", "runoff").err
     (votes := np.zeros((3, 2), dtype=int)).tofile("x")
     np.save("votes.npy", votes)
     assert "--also goes with a run directory" in flcert("certify", "votes.npy", "--also", "overlapping").err

@@ -12,7 +12,9 @@ from flcert.pipeline.run import run
 from flcert.runs.config import load_config
 from flcert.runs.directory import RunDirectory
 from flcert.runs.guarantees import guarantee_of_run
+from flcert.serve.ledger import Ledger
 from flcert.serve.service import Service
+from tests.theory.exact import sampled
 
 KINDS = {
     "finite aggregation": ["grouping.kind=finite-aggregation", "grouping.num_groups=8"],
@@ -100,3 +102,17 @@ def test_a_certificate_of_a_whole_test_set_cannot_be_served(tmp_path):
     directory = served(tmp_path, ["grouping.num_groups=8"])
     with pytest.raises(InputError, match="'collective' certifies a test set as a whole, not an answer"):
         Service(directory, guarantee_of_run(directory, "collective"))
+
+
+def test_all_predictions_that_alpha_covers_share_it(sampled_directory, tmp_path):
+    """The more it covers, the lower the levels: each answer gets its part of alpha, however few are asked."""
+    directory = RunDirectory.open(sampled_directory)
+    levels = []
+    for predictions in (len(INPUTS), 10**9):
+        ledger = Ledger(tmp_path / f"{predictions}.json", "these", 0.5, predictions)
+        answers = Service(directory, None, ledger).predict(INPUTS)["predictions"]
+        levels.append([-1 if one["abstained"] else one["level"] for one in answers])
+        counts = directory.evidence().counts
+        expected = sampled(counts, num_clients=60, group_size=4, alpha=0.5, num_inputs=predictions, num_groups=80)
+        assert levels[-1] == np.where(expected.abstained, -1, expected.levels).tolist()
+    assert levels[0] != levels[1]

@@ -92,8 +92,12 @@ def test_figures_of_an_attack_are_what_their_names_say(tmp_path):
         context = Context(workers, store)
         without = train_groups(context, GROUPING, recipe)
         evidence = Evidence.of_votes(without.votes(FEDERATION.test_inputs), 10)
-        found = Certified(Disjoint(), evidence, disjoint(evidence.counts), {})
+        labels = voting.winners(evidence.counts)
+        found = Certified(Disjoint(), evidence, labels, disjoint(evidence.counts), {})
+        stages = set()
+        context = Context(workers, store, lambda stage, *_: stages.add(stage))
         figures, under = evaluate_attack(context, without, plan, found)
+    assert stages == {"attacked train", "attacked votes"}
     stamp = triggers.build(Choice(name="corner"))
     stamped = stamp(torch.from_numpy(FEDERATION.test_inputs)).numpy()
     clean, harmed = (voting.count(one.votes(FEDERATION.test_inputs), 10) for one in (without, under))

@@ -188,17 +188,20 @@ def test_whatever_was_made_from_a_client_is_forgotten_though_nobody_listed_it(fl
     assert "client-0003" not in records
 
 
-def test_entries_that_do_not_say_what_they_were_made_from_are_told(flcert, folder, tmp_path):
-    """Such as an older version of flcert wrote; those that a run meets again are completed."""
+def test_entries_of_version_1_are_forgotten_too_and_others_of_unknown_origin_are_told(flcert, folder, tmp_path):
+    """An older version of flcert did not write what entries were made from."""
     run(flcert, folder, "run")
-    records = list((tmp_path / "cache" / "store").rglob("*.json"))
-    for record in records:
+    before = stored(tmp_path / "cache")
+    for record in (tmp_path / "cache" / "store").rglob("*.json"):
         record.unlink()
     result = flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
     assert result.code == 0
-    held = 2  # a model and its votes
-    assert f"{held} entries of the store do not say what they were made from" in " ".join(result.err.split())
-    assert len(list((tmp_path / "cache" / "store").rglob("*.json"))) == len(records)
+    assert len(before - stored(tmp_path / "cache")) == 2  # a model and its votes
+    assert "do not say what they were made from" not in result.err
+    Store(tmp_path / "cache").path("ab" * 24).parent.mkdir(parents=True, exist_ok=True)
+    Store(tmp_path / "cache").path("ab" * 24).write_bytes(b"strange")
+    told = flcert("forget", "run", "client-0004", "--engine", "inline", "-q")
+    assert "1 entries of the store do not say what they were made from" in " ".join(told.err.split())
 
 
 def test_a_damaged_record_of_what_an_entry_was_made_from_is_an_error(flcert, folder, tmp_path):
@@ -208,3 +211,48 @@ def test_a_damaged_record_of_what_an_entry_was_made_from_is_an_error(flcert, fol
     result = flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
     assert result.code == 1
     assert f"{record.name} is damaged: it does not say what its entry was made from" in result.err
+
+
+def stored(place):
+    return {path.stem for path in (place / "store").rglob("*.safetensors")}
+
+
+def test_what_was_made_from_a_client_is_found_though_what_came_between_was_pruned(flcert, folder, tmp_path):
+    """Compressed models and their votes are known by the clients, not only by the models that are gone."""
+    run(flcert, folder, "run")
+    flcert("store", "prune", "--days", 0)
+    assert flcert("compress", "run", "--dtype", "int8", "-q").code == 0
+    before = stored(tmp_path / "cache")
+    assert flcert("forget", "run-int8", "client-0003", "--engine", "inline", "-q").code == 0
+    assert len(before - stored(tmp_path / "cache")) == 2
+    other = tmp_path / "other"
+    assert flcert("compress", "run", "--dtype", "float16", "-q", "--cache", other).code == 0
+    before = stored(other)
+    assert flcert("forget", "run", "client-0003", "--engine", "inline", "-q", "--cache", other).code == 0
+    assert len(before - stored(other)) == 2
+
+
+def test_a_copy_of_the_store_forgets_too_when_it_is_told_again(flcert, folder, tmp_path):
+    run(flcert, folder, "run")
+    shutil.copytree(tmp_path / "cache", tmp_path / "copy")
+    flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    before = stored(tmp_path / "copy")
+    again = flcert("forget", "run", "client-0003", "--engine", "inline", "-q", "--cache", tmp_path / "copy", "--json")
+    assert json.loads(again.out)["groups"]["deleted"] == 2
+    assert len(before - stored(tmp_path / "copy")) == 2
+
+
+def test_pruning_removes_the_records_with_the_entries(flcert, folder, tmp_path):
+    run(flcert, folder, "run")
+    assert list((tmp_path / "cache" / "store").rglob("*.json"))
+    flcert("store", "prune", "--days", 0)
+    assert list((tmp_path / "cache" / "store").rglob("*.json")) == []
+
+
+def test_an_entry_is_never_there_without_its_record(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    monkeypatch.setattr("flcert.core.store.pack", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        store.write(Entry("ab" * 24, ("client x ann",)), {"a": np.arange(2)})
+    assert store.descendants(["client x ann"]) == {"ab" * 24}
+    assert list(store.entries()) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flcert import certify
 from flcert.datasets import load
 from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
@@ -32,7 +33,9 @@ def test_every_command_works_on_a_run_of_format_1(flcert, old):
         else:
             assert printed["certified_accuracy"] == figures["certified_accuracy"]
     assert flcert("report", old).code == 0
-    assert (old / "report.html").exists()
+    page = (old / "report.html").read_text()
+    for kind in summary.get("also", {}):
+        assert certify.kind_class(kind).title in page
     np.save("inputs.npy", load("digits", num_clients=12, num_test=16).test_inputs)
     predicted = json.loads(flcert("predict", old, "inputs.npy", "--json").out)
     assert predicted["levels"] == RunDirectory.open(old).certificate().levels.tolist()

@@ -1,6 +1,7 @@
 """A user's own certificate and grouping go through every command without a change anywhere."""
 
 import json
+import sys
 import threading
 
 import httpx
@@ -10,7 +11,9 @@ import uvicorn
 
 from flcert import certify, voting
 from flcert.datasets import load
+from flcert.grouping import hashed
 from flcert.runs.directory import RunDirectory
+from flcert.runs.ensemble import open_ensemble
 from flcert.runs.guarantees import guarantee_of_run
 from flcert.serve.app import build_app
 from flcert.serve.server import listen
@@ -97,6 +100,7 @@ def test_its_options_reach_it_and_are_recorded(flcert, tmp_path):
     whole = certify.disjoint(voting.count(directory.array("votes"), 10)).levels
     printed = json.loads(flcert("certify", "run", "--also", CAUTIOUS, "--json").out)
     assert printed["levels"] == (whole // 4).tolist()
+    assert list(directory.summary().also[CAUTIOUS].certified_accuracy) == printed["certified_accuracy"]
     wrong = flcert("run", *COMMON, "--set", also.replace("part=4", "parts=4"))
     assert (wrong.code, "unknown option of certificate" in wrong.err) == (2, True)
     assert "parts" in wrong.err
@@ -109,11 +113,53 @@ def test_groups_of_one_s_own_are_trained_certified_and_restored(flcert, tmp_path
     assert directory.config().grouping.kind == "tests.toy_kinds:Dealt"
     assert {facts.clients for facts in directory.manifest().groups} == {4, 5}  # 40 clients dealt out to 9 groups
     assert directory.summary().certificate == "disjoint"
-    assert flcert("certify", "run").code == 0
+    assert flcert("certify", "run", "--modules", ".").code == 0
     refused = flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
     assert (refused.code, "cannot forget" in refused.err) == (2, True)
     again = flcert("run", "run/config.json", "--engine", "inline", "-q", "--out", "again")
     assert "0 groups trained, 9 reused" in again.out
+
+
+def test_a_kind_of_flcert_s_can_be_changed_a_little(flcert, tmp_path):
+    assert flcert("run", *COMMON, "--also", "tests.toy_kinds:Stricter").code == 0
+    summary = RunDirectory.open(tmp_path / "run").summary()
+    assert summary.also["tests.toy_kinds:Stricter"].certified_accuracy == summary.certified_accuracy
+
+
+def test_groups_of_one_s_own_that_are_drawn_are_still_drawn_when_a_run_is_opened(flcert, tmp_path):
+    setting = ("--grouping", "tests.toy_kinds:Drawn", "--groups", 30, "--alpha", 0.5)
+    assert flcert("run", *COMMON, *setting).code == 0
+    directory = RunDirectory.open(tmp_path / "run")
+    opened = open_ensemble(directory).grouping
+    assert (opened.group_size, opened.drawn, opened.distinct) == (3, True, False)
+    assert directory.guarantee().kind == "sampled"
+    assert flcert("certify", "run", "--modules", ".").code == 0
+    refused = flcert("certify", "run", "--also", "runoff", "--modules", ".")
+    assert (refused.code, "is for disjoint groups" in refused.err) == (2, True)
+
+
+FAR_AWAY = """
+from tests.toy_kinds import Cautious, Dealt
+
+
+class Near(Dealt):
+    certificate = "far_away:Cautious"
+"""
+
+
+def test_a_module_that_is_not_there_is_not_called_damage(flcert, tmp_path, monkeypatch):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "far_away.py").write_text(FAR_AWAY)
+    path = "far_away:Near"
+    monkeypatch.syspath_prepend(tmp_path / "far")
+    assert flcert("run", *COMMON, "--grouping", path).code == 0
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if "far" not in place])
+    monkeypatch.delitem(sys.modules, "far_away")
+    lost = flcert("certify", "run", "--modules", "nowhere")
+    assert lost.code == 2
+    assert "cannot import module 'far_away'" in lost.err
+    assert "damaged" not in lost.err
+    assert flcert("certify", "run", "--modules", "far").code == 0
 
 
 def test_groups_of_one_s_own_can_have_a_certificate_of_one_s_own(flcert, tmp_path):
@@ -122,7 +168,9 @@ def test_groups_of_one_s_own_can_have_a_certificate_of_one_s_own(flcert, tmp_pat
     assert directory.summary().certificate == CAUTIOUS
     assert np.array_equal(directory.certificate().levels, halves(directory).levels)
     assert "Said with care" in (tmp_path / "run" / "report.html").read_text()
-    assert flcert("certify", "run").code == 0
+    for command in ("certify", "report"):
+        assert "names code of its author's (tests.toy_kinds:" in flcert(command, "run").err
+        assert flcert(command, "run", "--modules", ".").code == 0
 
 
 @pytest.mark.parametrize(
@@ -134,7 +182,28 @@ def test_groups_of_one_s_own_can_have_a_certificate_of_one_s_own(flcert, tmp_pat
         ),
         (("--grouping", "tests.toy_kinds:Cautious"), "must be a class derived from flcert.grouping.kind.GroupingKind"),
         (("--also", "tests.toy_kinds:Dealt"), "must be a class derived from flcert.certify.guarantee.Guarantee"),
-        (("--also", "tests.toy_kinds:Missing"), "unknown function of module 'tests.toy_kinds' 'Missing'"),
+        (("--also", "tests.toy_kinds:Missing"), "unknown name in module 'tests.toy_kinds': 'Missing'"),
+        (("--also", "tests.toy_kinds:Undecided"), "certificate 'tests.toy_kinds:Undecided' must define 'fits'"),
+        (("--also", "tests.toy_kinds:Careless"), "certificate 'tests.toy_kinds:Careless' raised KeyError: 'lost'"),
+        (("--also", "tests.toy_kinds:Listed"), "must give a Certificate with a level for each input"),
+        (("--also", "runoff", "--also", "runoff"), "must name each certificate once, got 'runoff' more than once"),
+        (
+            ("--also", CAUTIOUS, "--grouping", "sampled", "--group-size", 2),
+            f"certificate '{CAUTIOUS}' is for disjoint groups, got groups of kind 'sampled'",
+        ),
+        (
+            ("--set", f'certificate.also=[{{name="{CAUTIOUS}", options={{num_failed=0}}}}]'),
+            f"num_failed of certificate '{CAUTIOUS}' follows from the groups and cannot be an option",
+        ),
+        (
+            ("--set", f'certificate.also=[{{name="{CAUTIOUS}", options={{part=0}}}}]'),
+            f"option 'part' of certificate '{CAUTIOUS}' must be greater than or equal to 1, got 0",
+        ),
+        (("--grouping", "tests.toy_kinds:Outside"), "must hold positions in [0, 39], got -1 to 39"),
+        (("--grouping", "tests.toy_kinds:Nothing"), "must build a Grouping, got NoneType"),
+        (("--grouping", "tests.toy_kinds:Clumsy"), "raised ZeroDivisionError: no reason"),
+        (("--grouping", "spread"), "grouping.kind 'spread' is called 'finite-aggregation' now"),
+        (("--set", "grouping.copies=2"), "grouping.copies is called grouping.groups_per_client now"),
         (("--also", "nowhere.at:All"), "cannot import module 'nowhere.at'"),
         (("--also", "disjoint"), "certificate 'disjoint' is the one that these groups get anyway"),
         (
@@ -151,3 +220,32 @@ def test_a_mistake_gives_a_message_and_code_2(flcert, options, message):
     result = flcert("run", *COMMON, *options)
     assert result.code == 2
     assert message in result.err
+
+
+def test_a_compressed_run_keeps_the_groups_that_were_trained(flcert, tmp_path, monkeypatch):
+    """A grouping of one's own that would make other groups now cannot give old models another certificate."""
+    assert flcert("run", *COMMON, "--grouping", "tests.toy_kinds:Dealt").code == 0
+    before = RunDirectory.open(tmp_path / "run").group_ids()
+    monkeypatch.setattr("tests.toy_kinds.Dealt.build", lambda self, ids: hashed(ids, self.num_groups))
+    assert flcert("compress", "run", "--dtype", "float16", "-q").code == 0
+    after = RunDirectory.open(tmp_path / "run-float16")
+    assert after.group_ids() == before
+    assert np.array_equal(after.certificate().levels, certify.disjoint(after.evidence().counts).levels)
+
+
+def test_a_probabilistic_certificate_must_have_an_alpha_to_spend(flcert):
+    refused = flcert("run", *COMMON, "--also", "tests.toy_kinds:Hopeful")
+    assert (refused.code, "is probabilistic, so it must have the field 'alpha'" in refused.err) == (2, True)
+
+
+def test_code_that_a_run_directory_names_is_not_run_by_reading_it(flcert, tmp_path):
+    """An auditor is handed a directory; checking it must not run what its author put there."""
+    assert flcert("run", *COMMON).code == 0
+    (tmp_path / "evil.py").write_text("raise SystemExit('this must not run')")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest["guarantee"]["kind"] = "evil:X"
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    for command in ("certify", "report"):
+        refused = flcert(command, "run")
+        assert (refused.code, "names code of its author's (evil:X)" in refused.err) == (2, True)
+    assert "evil" not in sys.modules

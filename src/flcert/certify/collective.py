@@ -1,7 +1,7 @@
 """One attacker for the whole test set: how many inputs stay right, whichever m clients are malicious."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,7 +115,7 @@ class Collective(Guarantee):
     needs: ClassVar[Need] = "votes"
     per_input: ClassVar[bool] = False
 
-    kind: Literal["collective"] = "collective"
+    kind: str = "collective"
 
     @classmethod
     def fits(cls, groups: Groups) -> bool:

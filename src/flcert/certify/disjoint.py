@@ -1,6 +1,6 @@
 """FLCert-D: the level of a vote among disjoint groups (Theorem 4)."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
@@ -77,7 +77,7 @@ class Disjoint(Guarantee):
     title: ClassVar[str] = "disjoint groups"
     suits: ClassVar[str] = "disjoint groups"
 
-    kind: Literal["disjoint"] = "disjoint"
+    kind: str = "disjoint"
 
     @classmethod
     def fits(cls, groups: Groups) -> bool:

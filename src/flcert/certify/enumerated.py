@@ -2,7 +2,7 @@
 
 from functools import partial
 from math import comb
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -76,7 +76,7 @@ class Enumerated(Guarantee):
     suits: ClassVar[str] = "all groups of a fixed size"
     ties: ClassVar[Ties] = "random"
 
-    kind: Literal["enumerated"] = "enumerated"
+    kind: str = "enumerated"
     group_size: int | None = Field(default=None, ge=1)
 
     @classmethod
@@ -84,6 +84,8 @@ class Enumerated(Guarantee):
         """Whether all groups of k clients are present, each exactly once."""
         size = groups.group_size
         if groups.drawn or size is None or len(groups.members) != comb(groups.num_clients, size):
+            return False
+        if any(len(group) != size for group in groups.members):
             return False
         return len({tuple(sorted(group.tolist())) for group in groups.members}) == len(groups.members)
 

@@ -14,6 +14,7 @@ from flcert.certify.runoff import Runoff
 from flcert.certify.sampled import Sampled, Selection, Tails
 from flcert.core.plugins import checked_options, resolve_class
 from flcert.core.settings import Choice, Strict, validated
+from flcert.errors import InputError
 
 KINDS: dict[str, type[Guarantee]] = {
     "disjoint": Disjoint,
@@ -46,8 +47,12 @@ class CertificateSettings(Strict):
     @field_validator("also")
     @classmethod
     def _known(cls, value: tuple[Choice, ...]) -> tuple[Choice, ...]:
-        for choice in value:
-            kind_class(choice.name)
+        names = [choice.name for choice in value]
+        for name in names:
+            if ":" not in name:  # a user's own is imported when it is used, not when a file that names it is read
+                kind_class(name)
+            if names.count(name) > 1:
+                raise InputError(f"certificate.also must name each certificate once, got {name!r} more than once")
         return value
 
     @field_serializer("also")
@@ -61,7 +66,11 @@ class CertificateSettings(Strict):
 
 def kind_class(name: str) -> type[Guarantee]:
     """The kind with this name, or a user's own at an import path."""
-    return resolve_class("certificate", KINDS, name, Guarantee)  # type: ignore[type-abstract]
+    kind = resolve_class("certificate", KINDS, name, Guarantee, ("title",))  # type: ignore[type-abstract]
+    for setting in ("alpha", "selection") if kind.probabilistic else ():
+        if setting not in kind.model_fields:
+            raise InputError(f"certificate {name!r} is probabilistic, so it must have the field {setting!r}")
+    return kind
 
 
 def kinds_with(setting: str) -> list[str]:
@@ -83,9 +92,12 @@ def guarantee_for(
     choice = certificate if isinstance(certificate, Choice) else Choice(name=certificate)
     kind = kind_class(choice.name)
     kind.check_fits(choice.name, groups)
+    settled = {"kind": choice.name, **kind.numbers(groups, num_failed)}
+    for option in choice.options:
+        if option in settled:
+            raise InputError(f"{option} of certificate {choice.name!r} follows from the groups and cannot be an option")
     if choice.options:
-        probe = {"kind": choice.name, **kind.numbers(groups, num_failed)}
-        checked_options(kind, f"certificate {choice.name!r}", {**probe, **choice.options})
+        checked_options(kind, f"certificate {choice.name!r}", {**settled, **choice.options})
     return kind.of(choice.name, groups, num_failed=num_failed, settings={**(settings or {}), **choice.options})
 
 

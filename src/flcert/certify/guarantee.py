@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from flcert.certify.accuracy import certified_accuracy
 from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence, Members
-from flcert.core.settings import Strict
+from flcert.core.settings import Strict, named_by_import_path, validated
 from flcert.errors import InputError
 from flcert.voting.count_table import Counts, IntArray
 from flcert.voting.ties import Ties, winners
@@ -58,12 +58,14 @@ class Figures(Strict):
 
     Args:
         title: the title of the certificate.
+        note: a note for readers who see it beside the run's own certificate; may be empty.
         accuracy: the accuracy of the labels that it certifies, without an attack; None if it has no labels of its own.
         certified_accuracy: CA@m at index m, zero beyond; None if it was computed only for some m.
         inputs: for those m, the number of inputs that stay right.
     """
 
     title: str = ""
+    note: str = ""
     accuracy: float | None = None
     certified_accuracy: tuple[float, ...] | None = None
     inputs: dict[int, int] | None = None
@@ -89,15 +91,20 @@ class Guarantee(Strict, ABC):
     per_input: ClassVar[bool] = True  # whether it certifies each input, or only how many of a test set stay right
     ties: ClassVar[Ties] = "smallest"
 
-    kind: str
+    kind: str = ""
     num_clients: int | None = Field(default=None, ge=1)
     num_groups: int | None = Field(default=None, ge=1)
     num_failed: int = Field(default=0, ge=0)
 
+    @model_validator(mode="before")
     @classmethod
-    def fits(cls, groups: Groups) -> bool:  # noqa: ARG003 (for subclasses)
-        """Whether the certificate holds for these groups."""
-        return True
+    def _named_by_import_path(cls, values: Any) -> Any:
+        return named_by_import_path(cls, values)
+
+    @classmethod
+    @abstractmethod
+    def fits(cls, groups: Groups) -> bool:
+        """Whether the certificate holds for these groups; ``disjoint.share_no_client`` tells disjoint ones."""
 
     @classmethod
     def numbers(cls, groups: Groups, num_failed: int) -> dict[str, Any]:
@@ -116,7 +123,7 @@ class Guarantee(Strict, ABC):
         """
         cls.check_fits(kind, groups)
         chosen = {name: value for name, value in (settings or {}).items() if name in cls.model_fields}
-        return cls(kind=kind, **cls.numbers(groups, num_failed), **chosen)
+        return validated(cls, {**chosen, "kind": kind, **cls.numbers(groups, num_failed)}, f"certificate {kind!r}: ")
 
     @classmethod
     def check_fits(cls, kind: str, groups: Groups) -> None:
@@ -133,6 +140,16 @@ class Guarantee(Strict, ABC):
             num_inputs: how many inputs share the failure probability of a probabilistic certificate; by default those
                 of the evidence.
         """
+
+    def check_evidence(self, evidence: Evidence) -> None:
+        """Refuse evidence that lacks what this kind needs."""
+        if self.needs == "ranks" and evidence.ranks is None:
+            raise InputError(
+                f"certificate {self.kind!r} needs how the models rank the labels, which a run keeps if it was made "
+                f"with --also {self.kind}"
+            )
+        if self.needs == "votes" and evidence.votes is None:
+            raise InputError(f"certificate {self.kind!r} needs the vote of each group, not only counts")
 
     def predict(self, evidence: Evidence, *, alone: bool = False) -> IntArray:
         """The label of each input, by the tie rule of this kind.
@@ -155,13 +172,22 @@ class Guarantee(Strict, ABC):
             levels: the numbers of malicious clients to consider, for a kind that cannot afford all of them.
             report: called with the number of levels done and their total.
         """
-        certificate = self.certify(evidence)
-        labels = certificate.labels if self.ties == "smallest" else self.predict(evidence)
+        labels, certificate = self.answer(evidence)
         return Figures(
             title=self.title,
             accuracy=float(np.mean(labels == truth)),
             certified_accuracy=tuple(certified_accuracy(certificate, truth).tolist()),
         )
+
+    def answer(self, evidence: Evidence, num_inputs: int | None = None) -> tuple[IntArray, Certificate]:
+        """The label of each input, and the certificate.
+
+        Args:
+            evidence: the votes.
+            num_inputs: see ``certify``.
+        """
+        certificate = self.certify(evidence, num_inputs)
+        return certificate.labels if self.ties == "smallest" else self.predict(evidence), certificate
 
     def takeover(self, counts: Counts, position: int) -> dict[str, int] | None:  # noqa: ARG002 (for subclasses)
         """The smallest number of malicious clients with which each other label could win an input; None if unknown."""

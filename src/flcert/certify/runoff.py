@@ -1,6 +1,6 @@
 """Run-off election among disjoint groups (Rezaei et al., ICML 2023): two rounds, and a certificate from both."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class Runoff(Guarantee):
     suits: ClassVar[str] = "disjoint groups"
     needs: ClassVar[Need] = "ranks"
 
-    kind: Literal["runoff"] = "runoff"
+    kind: str = "runoff"
 
     @classmethod
     def fits(cls, groups: Groups) -> bool:
@@ -101,8 +101,8 @@ class Runoff(Guarantee):
 
     def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
         """What it takes to keep the winner out of the final, or to beat it there."""
-        if evidence.ranks is None:
-            raise InputError(f"a run-off needs how the models rank the labels; run with --also {self.kind}")
+        self.check_evidence(evidence)
+        assert evidence.ranks is not None
         return runoff(evidence.ranks, num_failed=self.num_failed)
 
     def predict(self, evidence: Evidence, *, alone: bool = False) -> IntArray:  # noqa: ARG002 (ties are not drawn)

@@ -121,7 +121,7 @@ class Sampled(Guarantee):
     probabilistic: ClassVar[bool] = True
     ties: ClassVar[Ties] = "random"
 
-    kind: Literal["sampled"] = "sampled"
+    kind: str = "sampled"
     group_size: int | None = Field(default=None, ge=1)
     alpha: float = 0.001
     selection: Selection = "safe"
@@ -131,7 +131,7 @@ class Sampled(Guarantee):
     @classmethod
     def fits(cls, groups: Groups) -> bool:
         """Whether the groups were drawn at random, all of one size."""
-        return groups.drawn and groups.group_size is not None
+        return groups.drawn and {len(group) for group in groups.members} == {groups.group_size}
 
     @classmethod
     def numbers(cls, groups: Groups, num_failed: int) -> dict[str, Any]:

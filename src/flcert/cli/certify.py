@@ -12,7 +12,7 @@ import typer
 
 from flcert.certify import kind_class, kinds_with
 from flcert.certify.family import DEFAULT_KIND
-from flcert.cli.options import CERTIFICATES, Json, look_for_modules_in
+from flcert.cli.options import CERTIFICATES, Json, look_for_modules_in, refuse_foreign_code
 from flcert.core.files import write_atomic
 from flcert.errors import InputError, IntegrityError
 from flcert.voting.files import Rows, read_counts, read_labels, read_votes
@@ -53,7 +53,9 @@ def certify(
         typer.Option(help="The rows of a vote table: groups or inputs.", show_default="npy: groups, CSV: inputs"),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certificate of each input as CSV.")] = None,
-    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the certificate is yours.")] = Path(),
+    modules: Annotated[
+        Path | None, typer.Option(help="Directory of your own modules, if a certificate is yours.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Certify votes: give each input a label, and the number of malicious clients that provably cannot change it.
@@ -65,7 +67,10 @@ def certify(
 
     Example: `flcert certify votes.npy --kind sampled --clients 1000 --group-size 2`
     """
-    look_for_modules_in(modules)
+    own_code = any(":" in (name or "") for name in (kind, also))
+    look_for_modules_in(*([modules or Path()] if modules or own_code else []))
+    if path.is_dir():
+        refuse_foreign_code(path, modules)
     bounds = {"alpha": alpha, "selection": selection, "tails": tails}
     table = {"kind": kind, "num_clients": clients, "group_size": group_size, "num_failed": failed}
     table |= {"distinct": distinct or None}
@@ -106,6 +111,9 @@ class Asked:
     truth: "NDArray[Any] | None" = None
     recorded: "RunDirectory | None" = None
 
+    def __post_init__(self) -> None:
+        self.guarantee.check_evidence(self.evidence)
+
     def certificate(self) -> "Certificate":
         """The certificate, compared with the recorded one."""
         import numpy as np
@@ -138,14 +146,14 @@ def _of_run(path: Path, given: dict[str, Any], also: str | None) -> Asked:
     from flcert.runs.guarantees import guarantee_of_run
 
     directory = RunDirectory.open(path)
-    own, truth, evidence = directory.guarantee(), directory.truth(), directory.evidence()
+    own, truth = directory.guarantee(), directory.truth()
     if also:
         guarantee = guarantee_of_run(directory, also)
         _refuse_idle(given, type(guarantee), f"certificate {also!r}", also=True)
-        return Asked(guarantee, evidence, truth)
+        return Asked(guarantee, directory.evidence(guarantee.needs), truth)
     _refuse_idle(given, type(own), own.title)
     changed = guarantee_from({**own.model_dump(), **given})
-    return Asked(changed, evidence, truth, None if given else directory)
+    return Asked(changed, directory.evidence(changed.needs), truth, None if given else directory)
 
 
 def _of_table(table: Table, given: dict[str, Any], truth: "NDArray[Any] | None") -> Asked:

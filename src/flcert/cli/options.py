@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from flcert.certify import KINDS as CERTIFICATE_KINDS
+from flcert.errors import InputError
 from flcert.grouping import KINDS as GROUPING_KINDS
 
 
@@ -54,6 +55,9 @@ Timeout = Annotated[
     float | None,
     typer.Option(help="Seconds to wait for the Dask scheduler and its workers.", show_default="30"),
 ]
+OwnModules = Annotated[
+    Path | None, typer.Option("--modules", help="Directory of your own modules, if a certificate is yours.")
+]
 Cache = Annotated[
     Path | None,
     typer.Option("--cache", help="Directory of the store of trained groups.", show_default="the platform's cache"),
@@ -68,6 +72,23 @@ STAGES = {
     "attacked train": "attacked groups",
     "attacked votes": "their votes",
 }
+
+
+def refuse_foreign_code(run: Path, modules: Path | None) -> None:
+    """Refuse to import code that a run directory names, unless the user says where it is.
+
+    Args:
+        run: the run directory, which somebody else may have made.
+        modules: the directory of the user's own modules, if given.
+    """
+    from flcert.core.files import read_json
+
+    named = {"manifest.json": "guarantee", "config.json": "grouping"}
+    for file, table in named.items():
+        values = read_json(run / file) if (run / file).exists() else {}
+        kind = (values.get(table) or {}).get("kind", "") if isinstance(values, dict) else ""
+        if modules is None and isinstance(kind, str) and ":" in kind:
+            raise InputError(f"{run / file} names code of its author's ({kind}); to run it, say where it is: --modules")
 
 
 def look_for_modules_in(*places: Path) -> None:

@@ -145,7 +145,7 @@ def _print(setting: "Setting", found: "dict[str, Plan]", impossible: list[str]) 
 def _remarks(name: str, plan: "Plan", setting: "Setting") -> list[str]:
     """Remarks on a column of the table."""
     said = []
-    if plan.expected_empty_groups >= LEAST_TOLD:
+    if plan.expected_empty_groups >= LEAST_TOLD and plan.likely_votes < setting.sizes.num_groups:
         said.append(
             f"{name} leaves {plan.expected_empty_groups:.1f} groups empty on average; they cast no vote. The largest "
             f"m is that of {setting.sizes.num_groups:,} votes; with {plan.likely_votes:,} it is {plan.likely_level:,}."

@@ -40,7 +40,7 @@ def predict(
     directory = RunDirectory.open(run)
     guarantee = guarantee_of_run(directory, certificate)
     evidence = open_ensemble(directory).evidence(read_inputs(inputs), guarantee.needs)
-    proof, labels = guarantee.certify(evidence), guarantee.predict(evidence)
+    labels, proof = guarantee.answer(evidence)
     if json_:
         result = {
             "certificate": guarantee.kind,

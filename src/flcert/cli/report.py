@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
-from flcert.cli.options import look_for_modules_in
+from flcert.cli.options import look_for_modules_in, refuse_foreign_code
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    modules: Annotated[Path, typer.Option(help="Directory of your own modules, if a certificate is yours.")] = Path(),
+    modules: Annotated[
+        Path | None, typer.Option(help="Directory of your own modules, if a certificate is yours.")
+    ] = None,
 ) -> None:
     """Redraw the figures and rewrite report.html from what the run directory holds.
 
@@ -19,5 +21,6 @@ def report(
     from flcert.report.page import write_report
     from flcert.runs.directory import RunDirectory
 
-    look_for_modules_in(modules)
+    refuse_foreign_code(run, modules)
+    look_for_modules_in(*([modules] if modules else []))
     typer.echo(write_report(RunDirectory.open(run)))

@@ -100,7 +100,7 @@ def _ledger(
             f"certificates of {guarantee.suits} share a failure probability: give --alpha (of all answers together) "
             f"and --predictions (how many it covers), or --certificate {' or '.join(certain)}, which needs none"
         )
-    return Ledger(path or directory.path / "served.json", account_of(directory), alpha, predictions)
+    return Ledger(path or directory.path / "served.json", account_of(directory, guarantee), alpha, predictions)
 
 
 def _token(path: Path | None) -> str | None:

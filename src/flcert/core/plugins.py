@@ -4,7 +4,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, get_type_hints
@@ -16,6 +16,8 @@ from flcert.core.settings import Choice, complaint
 from flcert.errors import FlcertError, InputError, unknown_name
 
 Factory = Callable[..., Any]
+
+CANNOT_IMPORT = "cannot import module"
 Base = TypeVar("Base")
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -29,11 +31,16 @@ def resolve(family: str, entries: Mapping[str, Factory], name: str) -> Factory:
     return entries[name]
 
 
-def resolve_class(family: str, entries: Mapping[str, type[Base]], name: str, base: type[Base]) -> type[Base]:
+def resolve_class(
+    family: str, entries: Mapping[str, type[Base]], name: str, base: type[Base], says: Iterable[str] = ()
+) -> type[Base]:
     """The class called ``name``, or a user's own at an import path, which must derive from ``base``."""
     found = resolve(family, entries, name)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise InputError(f"{family} {name!r} must be a class derived from {base.__module__}.{base.__name__}")
+    lacking = [one for one in says if not hasattr(found, one)] + sorted(getattr(found, "__abstractmethods__", ()))
+    if lacking:
+        raise InputError(f"{family} {name!r} must define {lacking[0]!r}")
     return found
 
 
@@ -136,7 +143,7 @@ def _module(what: str, name: str) -> ModuleType:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{what}: cannot import module {name!r} ({reason})") from None
+        raise InputError(f"{what}: {CANNOT_IMPORT} {name!r} ({reason})") from None
 
 
 def _import(family: str, name: str) -> Factory:
@@ -146,7 +153,7 @@ def _import(family: str, name: str) -> Factory:
     factory = getattr(module, attribute, None)
     if not callable(factory):
         public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise unknown_name(f"function of module {module_name!r}", attribute, public)
+        raise unknown_name(f"name in module {module_name!r}:", attribute, public)
     found: Factory = factory
     return found
 

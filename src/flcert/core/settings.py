@@ -28,6 +28,13 @@ class Choice(Strict):
         return {"name": value} if isinstance(value, str) else value
 
 
+def named_by_import_path(cls: type[BaseModel], values: Any) -> Any:
+    """Values of a user's own class in a family, with its import path as the name of its kind where none is given."""
+    if isinstance(values, dict) and not values.get("kind") and not cls.model_fields["kind"].default:
+        return {**values, "kind": f"{cls.__module__}:{cls.__qualname__}"}
+    return values
+
+
 def validated(model: type[Model], values: Mapping[str, Any], where: str = "") -> Model:
     """An instance of ``model`` with these values, or one error that names the key, the rule and the value.
 

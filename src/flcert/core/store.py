@@ -9,9 +9,9 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,11 @@ class Entry:
 
     key: str
     made_from: tuple[str, ...]
+
+
+def derived(entry: Entry, origins: Iterable[str]) -> Entry:
+    """An entry made from another one, with what that one was made from: the other one may be pruned before it."""
+    return replace(entry, made_from=(*entry.made_from, *origins))
 
 
 def client_origin(user: str, data_digest: str) -> str:

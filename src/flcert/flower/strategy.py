@@ -16,6 +16,7 @@ from flcert.aggregators import Aggregator, Round
 from flcert.core.digest import digest_arrays
 from flcert.core.plugins import source_digest
 from flcert.errors import InputError
+from flcert.training.device import tensor
 from flcert.training.local import Replica
 
 CHANGEABLE = (
@@ -62,7 +63,7 @@ class RuleStrategy(FedAvg):
         sizes = [next(iter(content.metric_records.values()))[self.weighted_by_key] for content in contents]
         brought = Round(
             updates=torch.stack([self._vector(one) - self._state for one in arrays]),
-            sizes=torch.tensor(sizes),
+            sizes=tensor(sizes),
             num_parameters=self._replica.num_parameters,
         )
         self._replica.write(self._state + self._rule(brought))

@@ -23,7 +23,7 @@ from flcert.flower.options import Clients, Learning, Options, TestSet, Timing
 from flcert.flower.plan import Agreement, Plan, plan, subject_of
 from flcert.flower.replies import readable
 from flcert.flower.strategy import never_wait, weight_of
-from flcert.grouping import GroupingKind, disjoint_groups
+from flcert.grouping import GroupingKind, disjoint_groups, kind_class
 from flcert.pipeline.results import Circumstances, TrainedRun, certified, needs_ranks, write_results
 from flcert.pipeline.run import RunResult
 from flcert.runs.directory import RunDirectory
@@ -92,6 +92,10 @@ def train(
 
 def _settings(groups: int | GroupingKind) -> GroupingKind:
     if isinstance(groups, GroupingKind):
+        if kind_class(groups.kind) is not type(groups):
+            raise InputError(
+                f"kind of {type(groups).__qualname__} must be its name or import path, got {groups.kind!r}"
+            )
         return groups
     if not isinstance(groups, int) or groups < 1:
         raise InputError(f"groups must be a number from 1, or settings of a grouping, got {groups!r}")

@@ -1,7 +1,7 @@
 """FLCert-D with groups of equal size: the registered clients dealt out in the order of a keyed hash."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class Balanced(DisjointKind):
 
     title: ClassVar[str] = "FLCert-D, balanced"
 
-    kind: Literal["balanced"] = "balanced"
+    kind: str = "balanced"
 
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""

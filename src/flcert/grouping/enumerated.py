@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import combinations
 from math import comb
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class Enumerated(GroupingKind):
     title: ClassVar[str] = "FLCert-P with all groups"
     certificate: ClassVar[str] = "enumerated"
 
-    kind: Literal["enumerated"] = "enumerated"
+    kind: str = "enumerated"
     group_size: int = Field(gt=0)
     limit: int = Field(default=10_000, gt=0)
 

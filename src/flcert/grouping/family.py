@@ -26,9 +26,12 @@ DEFAULT_KIND = "hashed"
 """The kind of a configuration that names none."""
 
 
+_RENAMED = {"spread": "finite-aggregation", "copies": "groups_per_client"}
+
+
 def kind_class(name: str) -> type[GroupingKind]:
     """The kind with this name, or a user's own at an import path."""
-    return resolve_class("grouping.kind", KINDS, name, GroupingKind)  # type: ignore[type-abstract]
+    return resolve_class("grouping.kind", KINDS, name, GroupingKind, ("title", "certificate"))  # type: ignore[type-abstract]
 
 
 def settings_from(values: Mapping[str, Any]) -> GroupingKind:
@@ -36,8 +39,12 @@ def settings_from(values: Mapping[str, Any]) -> GroupingKind:
     name = values.get("kind", DEFAULT_KIND)
     if not isinstance(name, str):
         raise InputError(f"grouping.kind must be a name or an import path, got {name!r}")
+    if name in _RENAMED:
+        raise InputError(f"grouping.kind {name!r} is called {_RENAMED[name]!r} now")
     kind = kind_class(name)
     for setting in values:
+        if setting in _RENAMED and setting not in kind.model_fields:
+            raise InputError(f"grouping.{setting} is called grouping.{_RENAMED[setting]} now")
         others = [other for other, one in KINDS.items() if setting in one.model_fields]
         if setting not in kind.model_fields and others:
             raise InputError(f"grouping.{setting} goes with grouping.kind {' or '.join(others)}, got kind {name!r}")
@@ -46,11 +53,10 @@ def settings_from(values: Mapping[str, Any]) -> GroupingKind:
 
 def from_format_1(values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that an earlier version of flcert recorded, in today's terms."""
-    if values.get("kind") != "spread":
+    if values.get("kind") not in _RENAMED:
         return dict(values)
-    return {"groups_per_client" if name == "copies" else name: value for name, value in values.items()} | {
-        "kind": "finite-aggregation"
-    }
+    renamed = {_RENAMED.get(name, name): value for name, value in values.items()}
+    return {**renamed, "kind": _RENAMED[values["kind"]]}
 
 
 def disjoint_groups(num_groups: int, key: str = "flcert") -> GroupingKind:

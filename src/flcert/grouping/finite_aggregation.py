@@ -1,7 +1,7 @@
 """Finite aggregation: each client serves several groups, the same number for all."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -28,7 +28,7 @@ class FiniteAggregation(KeyedKind):
     title: ClassVar[str] = "finite aggregation"
     certificate: ClassVar[str] = "overlapping"
 
-    kind: Literal["finite-aggregation"] = "finite-aggregation"
+    kind: str = "finite-aggregation"
     groups_per_client: int = Field(default=2, gt=0)
 
     def build(self, ids: Sequence[str]) -> Grouping:

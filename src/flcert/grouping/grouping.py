@@ -36,6 +36,23 @@ class Grouping:
     drawn: bool = False
     distinct: bool = False
 
+    def __post_init__(self) -> None:
+        try:
+            members = tuple(np.asarray(group, dtype=np.int64).reshape(-1) for group in self.members)
+        except (TypeError, ValueError):
+            raise InputError(f"groups of kind {self.kind!r} must hold positions of clients") from None
+        object.__setattr__(self, "members", members)
+        sizes = [len(group) for group in members]
+        flat = np.concatenate([np.zeros(0, dtype=np.int64), *members])
+        if len(flat) and not 0 <= flat.min() <= flat.max() < self.num_clients:
+            raise InputError(
+                f"groups of kind {self.kind!r} must hold positions in [0, {self.num_clients - 1}], got "
+                f"{flat.min()} to {flat.max()}"
+            )
+        seats = np.repeat(np.arange(len(members)), sizes) * self.num_clients + flat
+        if len(np.unique(seats)) != len(seats):
+            raise InputError(f"groups of kind {self.kind!r} must hold each client once at most")
+
     def __len__(self) -> int:
         return len(self.members)
 

@@ -1,7 +1,7 @@
 """FLCert-D: disjoint groups by a keyed hash of the user id."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class Hashed(DisjointKind):
 
     title: ClassVar[str] = "FLCert-D"
 
-    kind: Literal["hashed"] = "hashed"
+    kind: str = "hashed"
 
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""

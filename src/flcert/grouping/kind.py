@@ -7,15 +7,15 @@ by its import path. Nothing outside this package knows any kind by name.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from flcert.certify import Certificate, CertificateSettings, Evidence, disjoint
-from flcert.core.settings import Strict
-from flcert.errors import check_range
+from flcert.core.settings import Strict, named_by_import_path
+from flcert.errors import FlcertError, InputError, check_range
 from flcert.grouping.grouping import Grouping
 from flcert.grouping.participation import share_of_rounds
 
@@ -63,7 +63,12 @@ class GroupingKind(Strict, ABC):
     certificate: ClassVar[str]  # the kind of certificate that its groups get, by name or import path
     can_forget: ClassVar[bool] = False  # whether the other groups stay as they are when a client leaves
 
-    kind: str
+    kind: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_import_path(cls, values: Any) -> Any:
+        return named_by_import_path(cls, values)
 
     @abstractmethod
     def build(self, ids: Sequence[str]) -> Grouping:
@@ -76,9 +81,21 @@ class GroupingKind(Strict, ABC):
             ids: ids of the clients.
             forgotten: ids that were registered too and are left out.
         """
-        everybody = self.build([*ids, *forgotten])
+        everybody = self._built([*ids, *forgotten])
         members = tuple(group[group < len(ids)] for group in everybody.members)
         return replace(everybody, num_clients=len(ids), members=members)
+
+    def _built(self, ids: Sequence[str]) -> Grouping:
+        """What ``build`` returns, refused if a user's own kind returns or raises something else."""
+        try:
+            grouping = self.build(ids)
+        except FlcertError:
+            raise
+        except Exception as error:  # a user's code may raise anything
+            raise InputError(f"grouping {self.kind!r} raised {type(error).__name__}: {error}") from error
+        if not isinstance(grouping, Grouping):
+            raise InputError(f"grouping {self.kind!r} must build a Grouping, got {type(grouping).__name__}")
+        return grouping
 
     def restored(self, num_clients: int, members: tuple[NDArray[np.int64], ...]) -> Grouping:
         """The grouping with these settings, from members that are already known."""

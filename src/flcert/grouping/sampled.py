@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import comb
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class Sampled(GroupingKind):
     title: ClassVar[str] = "FLCert-P"
     certificate: ClassVar[str] = "sampled"
 
-    kind: Literal["sampled"] = "sampled"
+    kind: str = "sampled"
     num_groups: int = Field(default=40, gt=0)
     group_size: int = Field(gt=0)
     seed: Seed = 0

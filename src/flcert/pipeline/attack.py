@@ -60,7 +60,7 @@ def evaluate_attack(
     context = context.attacked()
     attacked = train_groups(context, ensemble.grouping, ensemble.recipe, plan)
     truth, guarantee = context.federation.test_labels, certified.guarantee
-    before = guarantee.predict(certified.evidence)
+    before = certified.labels
     after = guarantee.predict(evidence_on_test_set(context, attacked))
     m, changed = len(plan.malicious), before != after
     holds = _certified(certified.certificate, m)

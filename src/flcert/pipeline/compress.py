@@ -14,6 +14,7 @@ from flcert.runs.ensemble import open_ensemble
 from flcert.training import Context, Progress
 from flcert.training.compression import Dtype
 from flcert.training.context import silent
+from flcert.training.keys import client_origins
 from flcert.training.train import compressed_ensemble
 
 
@@ -63,8 +64,10 @@ def compress(
     if federation.subject.digest != old.manifest().data.digest:
         raise InputError(f"the data {config.data.name!r} are not those that {path} was trained on")
     new = RunDirectory.claim(target, config)
-    grouping = config.grouping.groups_of(federation.ids, federation.forgotten)
-    there = replace(open_ensemble(old), grouping=grouping)
+    grouping = old.grouping(federation.ids)  # as it was trained, whatever a user's own grouping would make now
+    opened = open_ensemble(old)
+    origins = {key: client_origins(federation, grouping.members[group]) for group, key in opened.model_keys().items()}
+    there = replace(opened, grouping=grouping, origins=origins)
     ensemble = compressed_ensemble(there, dtype, store)
     with Workers(engine or Processes(), federation) as workers:
         trained = TrainedRun(new, config, federation.subject, ensemble)

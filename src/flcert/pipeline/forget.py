@@ -5,14 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flcert.core.store import Store, client_origin
+from flcert import attacks, datasets
+from flcert.core.store import Store
 from flcert.engines import Engine
 from flcert.errors import InputError
 from flcert.grouping import KINDS
-from flcert.pipeline.run import RunResult, federation_of, run
+from flcert.pipeline.run import RunResult, checked, federation_of, run
+from flcert.runs.config import Config
 from flcert.runs.directory import RunDirectory
 from flcert.training import Progress
+from flcert.training.compression import DTYPES
 from flcert.training.context import silent
+from flcert.training.keys import client_origins, compressed_entry, votes_entry
+from flcert.training.train import group_entries
 
 
 @dataclass(frozen=True)
@@ -65,16 +70,35 @@ def forget(
         )
     after = before.model_copy(update={"forget": tuple(sorted({*before.forget, *clients}))})
     federation = federation_of(before)
-    held = [position for position, user in enumerate(federation.ids) if user in clients]
-    origins = [client_origin(federation.ids[position], federation.client_digest(position)) for position in held]
+    if federation.subject.digest != RunDirectory.open(path).manifest().data.digest:
+        raise InputError(f"the data {before.data.name!r} are not those that {path} was trained on")
     grouping = before.grouping.groups_of(federation.ids, federation.forgotten)
-    groups = sum(bool(set(held) & set(group.tolist())) for group in grouping.members)
+    held = [members for members in grouping.members if {federation.ids[client] for client in members} & set(clients)]
+    everybody = datasets.load(before.data.name, **before.data.options)
+    origins = client_origins(everybody, (at for at, user in enumerate(everybody.ids) if user in clients))
     if (beside / "config.json").exists() and RunDirectory.prepared(beside).config() != after:
         shutil.rmtree(beside)  # left by an interrupted attempt to forget other clients
     result = run(after, beside, engine=engine, store=store, progress=progress)
     deleted = store.forget(origins)
+    if store.of_unknown_origin():
+        deleted += sum(store.delete(key) for key in _keys_of_version_1(before) - _keys_of_version_1(after))
     _take_place(beside, path, set_aside)
-    return Forgotten(replace(result, directory=path), groups, deleted, store.of_unknown_origin())
+    return Forgotten(replace(result, directory=path), len(held), deleted, store.of_unknown_origin())
+
+
+def _keys_of_version_1(config: Config) -> set[str]:
+    """The keys of all that version 0.1.0, which did not record what entries were made from, could store of a run."""
+    federation, grouping, attack = checked(config)
+    digest, smoothing = federation.test_digest(), config.recipe.smoothing
+    stamps = [None, getattr(attacks.build(attack.choice), "trigger", None) if attack else None]
+    keys: set[str] = set()
+    for plan in (None, attack):
+        for owned in group_entries(federation, grouping, config.recipe, plan):
+            for entry in (owned or {}).values():
+                models = {entry.key, *(compressed_entry(entry.key, dtype).key for dtype in DTYPES)}
+                votes = {votes_entry(key, digest, smoothing, stamp).key for key in models for stamp in stamps}
+                keys |= models | votes | {votes_entry(key, digest, what="ranks").key for key in models}
+    return keys
 
 
 def _take_place(new: Path, path: Path, set_aside: Path) -> None:

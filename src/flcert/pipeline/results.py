@@ -55,12 +55,14 @@ class Certified:
     Args:
         guarantee: which theorem.
         evidence: the votes after the last round.
+        labels: the labels that the ensemble predicts.
         certificate: the certificate that follows from them.
         curves: certified accuracy by the number of rounds after which votes were cast; the last is after all rounds.
     """
 
     guarantee: Guarantee
     evidence: Evidence
+    labels: NDArray[np.int64]
     certificate: Certificate
     curves: Mapping[int, NDArray[np.float64]]
 
@@ -105,10 +107,10 @@ def needs_ranks(config: Config) -> bool:
 def certified(trained: TrainedRun, evidence: Mapping[int, Evidence]) -> Certified:
     """Certify the votes of a run, once for each number of rounds after which they were cast."""
     guarantee, truth = own_guarantee(trained.config, trained.ensemble), trained.subject.test_labels
-    certificates = {number: guarantee.certify(one) for number, one in evidence.items()}
-    curves = {number: certified_accuracy(one, truth) for number, one in certificates.items()}
+    answers = {number: guarantee.answer(one) for number, one in evidence.items()}
+    curves = {number: certified_accuracy(certificate, truth) for number, (_, certificate) in answers.items()}
     last = max(evidence)
-    return Certified(guarantee, evidence[last], certificates[last], curves)
+    return Certified(guarantee, evidence[last], *answers[last], curves)
 
 
 def write_results(trained: TrainedRun, found: Certified, circumstances: Circumstances, progress: Progress) -> Summary:
@@ -151,7 +153,7 @@ def _summary(trained: TrainedRun, found: Certified, circumstances: Circumstances
     return Summary(
         certificate=found.guarantee.kind,
         inputs=len(certificate),
-        accuracy=float(np.mean(found.guarantee.predict(found.evidence) == truth)),
+        accuracy=float(np.mean(found.labels == truth)),
         abstained=int(certificate.abstained.sum()),
         median_level=int(np.median(certificate.levels)),
         largest_level=int(certificate.levels.max()),
@@ -166,10 +168,11 @@ def _also(trained: TrainedRun, found: Certified, progress: Progress) -> dict[str
     from flcert.report.points import chosen_levels
 
     levels, truth = chosen_levels(found.curve), trained.subject.test_labels
-    return {
-        kind: guarantee.figures(found.evidence, truth, levels, partial(progress, guarantee.title))
-        for kind, guarantee in also_guarantees(trained.config, trained.ensemble).items()
-    }
+    also = {}
+    for kind, guarantee in also_guarantees(trained.config, trained.ensemble).items():
+        figures = guarantee.figures(found.evidence, truth, levels, partial(progress, guarantee.title))
+        also[kind] = figures.model_copy(update={"note": guarantee.note_beside(found.guarantee)})
+    return also
 
 
 def _manifest(trained: TrainedRun, guarantee: Guarantee, circumstances: Circumstances) -> Manifest:
@@ -213,5 +216,10 @@ def _group_facts(trained: TrainedRun, dropped: Mapping[int, Sequence[DroppedRepl
 
 
 def _group_ids(trained: TrainedRun) -> GroupIds:
-    ids, members = trained.subject.ids, trained.ensemble.grouping.members
-    return GroupIds(groups=tuple(tuple(ids[client] for client in group) for group in members))
+    ids, grouping = trained.subject.ids, trained.ensemble.grouping
+    return GroupIds(
+        groups=tuple(tuple(ids[client] for client in group) for group in grouping.members),
+        group_size=grouping.group_size,
+        drawn=grouping.drawn,
+        distinct=grouping.distinct,
+    )

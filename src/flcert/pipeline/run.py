@@ -9,12 +9,13 @@ import numpy as np
 
 from flcert import datasets
 from flcert.attacks import AttackPlan
-from flcert.certify import Certificate, Guarantee, kind_class
+from flcert.certify import Certificate, Evidence, Guarantee, count_ranks, kind_class
 from flcert.core.files import writable_directory
+from flcert.core.settings import Choice
 from flcert.core.store import Store
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Processes, Workers
-from flcert.errors import InputError, check_range
+from flcert.errors import FlcertError, InputError, check_range
 from flcert.grouping import Grouping
 from flcert.pipeline.attack import attack_plan, evaluate_attack
 from flcert.pipeline.results import FLOWER, Circumstances, TrainedRun, certified, needs_ranks, write_results
@@ -164,15 +165,38 @@ def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
 def check_certificates(config: Config, grouping: Grouping) -> None:
     """Refuse certificates that do not hold for these groups, or that need something the models cannot tell."""
     own = config.grouping.certificate
-    config.certificate.of(own, grouping)
-    for choice in config.certificate.also:
-        config.certificate.of(choice, grouping)
+    for choice in (Choice(name=own), *config.certificate.also):
+        try_certificate(config.certificate.of(choice, grouping), grouping)
     if own in (choice.name for choice in config.certificate.also):
         raise InputError(f"certificate {own!r} is the one that these groups get anyway; leave it out of also")
     if not kind_class(own).per_input:
         raise InputError(f"certificate {own!r} certifies a test set as a whole, which is not enough for a run's own")
+    if kind_class(own).needs == "ranks" and (config.recipe.evaluate_at or config.attack):
+        raise InputError(f"certificate {own!r} needs ranks, which are not kept of earlier rounds or attacked groups")
     if needs_ranks(config) and config.recipe.smoothing:
-        raise InputError("a run-off needs the scores of models; with recipe.smoothing there are only votes")
+        names = [choice.name for choice in config.certificate.also if kind_class(choice.name).needs == "ranks"] or [own]
+        raise InputError(
+            f"certificate {names[0]!r} needs the scores of models; with recipe.smoothing there are only votes"
+        )
+
+
+def try_certificate(guarantee: Guarantee, grouping: Grouping) -> None:
+    """Refuse a user's own certificate that fails on two inputs on which all groups agree."""
+    if ":" not in guarantee.kind:
+        return
+    votes = np.zeros((len(grouping), 2), dtype=np.int64)
+    ranks = count_ranks([np.array([[0, 1], [0, 1]])] * len(grouping))
+    evidence = Evidence.of_votes(votes, 2, grouping.members, ranks)
+    try:
+        found = guarantee.certify(evidence) if guarantee.per_input else None
+        if not guarantee.per_input:
+            guarantee.figures(evidence, votes[0], [0, 1], lambda *_: None)
+    except FlcertError:
+        raise
+    except Exception as error:  # a user's code may raise anything
+        raise InputError(f"certificate {guarantee.kind!r} raised {type(error).__name__}: {error}") from error
+    if guarantee.per_input and not (isinstance(found, Certificate) and len(found) == len(found.levels) == 2):
+        raise InputError(f"certificate {guarantee.kind!r} must give a Certificate with a level for each input")
 
 
 def default_directory(config: Config, federation: Federation) -> Path:

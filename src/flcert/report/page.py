@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from flcert.certify import Guarantee, kind_class
+from flcert.certify import Figures, Guarantee, kind_class
 from flcert.core.files import write_atomic
 from flcert.report import figures
 from flcert.report.chart import Chart
@@ -36,7 +36,7 @@ def write_report(run_directory: RunDirectory) -> Path:
         ],
         sentence=proof_sentence(guarantee, curve, summary.inputs, right=True),
         guarantee=guarantee,
-        notes=[note for kind in summary.also if (note := kind_class(kind).note_beside(guarantee))],
+        notes=[note for kind, figures in summary.also.items() if (note := _note(kind, figures, guarantee))],
         config=config.canonical(),
         failed=[(group, facts.failure) for group, facts in enumerate(groups) if facts.failure],
         substitutes=sum(bool(facts.substitute) for facts in groups),
@@ -55,6 +55,11 @@ def write_report(run_directory: RunDirectory) -> Path:
     target = run_directory.path / "report.html"
     write_atomic(target, page.encode())
     return target
+
+
+def _note(kind: str, figures: Figures, own: Guarantee) -> str:
+    """What to know about a further certificate; runs of format 1 did not record it."""
+    return figures.note or ("" if ":" in kind else kind_class(kind).note_beside(own))
 
 
 def _images(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -> dict[str, str]:

@@ -33,10 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.certify import Certificate, Evidence, Guarantee, RankCounts
+from flcert.certify.guarantee import Need
 from flcert.certify.ranks import FILES as RANKS
 from flcert.core.files import first_difference, read_json, replacing, writable_directory, write_atomic, write_json
 from flcert.core.store import Arrays, Store, pack, unpack
-from flcert.errors import InputError, IntegrityError
+from flcert.errors import InputError, IntegrityError, unknown_name
+from flcert.grouping import Grouping
 from flcert.runs.config import Config, from_record, parse_config
 from flcert.runs.records import DroppedReplies, DroppedReply, GroupIds, Manifest, Record, Samples, Summary
 from flcert.voting.files import load_npy
@@ -164,10 +166,14 @@ class RunDirectory:
         """Which theorem applies to the run's votes."""
         return self.manifest().guarantee
 
-    def evidence(self) -> Evidence:
-        """The votes on the test inputs, with group members, and with rankings if the run has them."""
+    def evidence(self, need: Need = "votes") -> Evidence:
+        """The votes on the test inputs.
+
+        Args:
+            need: what the certificate needs; with "ranks", how the models rank the labels, if the run keeps that.
+        """
         votes, labels = self.array("votes"), self.manifest().data.labels
-        return Evidence.of_votes(votes, labels, self.members(), self.ranks())
+        return Evidence.of_votes(votes, labels, self.members(), self.ranks() if need == "ranks" else None)
 
     def truth(self) -> NDArray[np.generic]:
         """The true labels of the test inputs."""
@@ -180,6 +186,18 @@ class RunDirectory:
     def group_ids(self) -> tuple[tuple[str, ...], ...]:
         """The user ids of each group."""
         return self._read(GroupIds).groups
+
+    def grouping(self, ids: Sequence[str] | None = None) -> Grouping:
+        """Who trained together, with all that certificates ask of the groups.
+
+        Args:
+            ids: the order of the clients that positions refer to; by default that in which groups.json names them.
+        """
+        found, settings, clients = self._read(GroupIds), self.config().grouping, self.manifest().data.clients
+        members = self.members() if ids is None else _positions(found.groups, ids)
+        if found.drawn is None:
+            return settings.restored(clients, members)
+        return Grouping(settings.kind, clients, members, found.group_size, found.drawn, found.distinct)
 
     def members(self) -> tuple[NDArray[np.int64], ...]:
         """The positions of each group's clients, in the order in which groups.json first names them."""
@@ -220,6 +238,8 @@ class RunDirectory:
         small = {name: array.astype(np.int32) for name, array in arrays.items()}
         np.savez_compressed(buffer, num_groups=np.array(ranks.num_groups), **small)  # type: ignore[arg-type]
         write_atomic(self.path / RANKS[0], buffer.getvalue())
+        for old in RANKS[1:]:
+            (self.path / old).unlink(missing_ok=True)
 
     def ranks(self) -> RankCounts | None:
         """What ``write_ranks`` wrote, if the run has it."""
@@ -263,6 +283,14 @@ class RunDirectory:
             return unpack(target.read_bytes(), key)
         except (OSError, IntegrityError):
             return None
+
+
+def _positions(groups: Sequence[Sequence[str]], ids: Sequence[str]) -> tuple[NDArray[np.int64], ...]:
+    position = {user: at for at, user in enumerate(ids)}
+    for user in (user for group in groups for user in group):
+        if user not in position:
+            raise unknown_name("client", user, ids)
+    return tuple(np.array([position[user] for user in group], dtype=np.int64) for group in groups)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

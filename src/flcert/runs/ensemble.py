@@ -23,7 +23,7 @@ def open_ensemble(run_directory: RunDirectory) -> Ensemble:
         return expanded(arrays) if config.compression else arrays
 
     return Ensemble(
-        grouping=config.grouping.restored(data.clients, run_directory.members()),
+        grouping=run_directory.grouping(),
         recipe=config.recipe,
         input_shape=data.input_shape,
         input_dtype=data.input_dtype,

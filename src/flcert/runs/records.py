@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from flcert.certify import Figures, Guarantee, guarantee_from, kind_class
+from flcert.core.plugins import CANNOT_IMPORT
 from flcert.core.settings import Strict, validated
 from flcert.errors import InputError
 
@@ -40,10 +41,12 @@ class Record(Strict):
         if isinstance(values, dict):
             check_format(values, where)
         try:
-            if not isinstance(values, dict) or "format" not in values:
+            if not isinstance(values, dict) or values.get("format", 1) == 1:
                 values = {**cls.from_format_1(values), "format": FORMAT}
             return validated(cls, values)
         except InputError as error:
+            if CANNOT_IMPORT in str(error):
+                raise InputError(f"{error}; --modules names the directory of your own modules") from None
             raise InputError(f"{where} is damaged: {error}") from None
 
     @classmethod
@@ -130,6 +133,8 @@ class NetworkFacts(Strict):
 
 
 def _guarantee(value: Any) -> Any:
+    if isinstance(value, dict) and not isinstance(value.get("kind", ""), str):
+        raise InputError(f"guarantee.kind must be a name, got {value['kind']!r}")
     return guarantee_from(value) if isinstance(value, dict) else value
 
 
@@ -221,7 +226,10 @@ class Summary(Record):
         known = super().from_format_1(values)
         also = known.get("also", {})
         if isinstance(also, dict):
-            known["also"] = {kind: {"title": kind_class(kind).title, **figures} for kind, figures in also.items()}
+            titles = {kind: {"title": kind_class(kind).title} for kind in also}
+            known["also"] = {
+                kind: titles[kind] | figures if isinstance(figures, dict) else figures for kind, figures in also.items()
+            }
         return known
 
 
@@ -266,13 +274,23 @@ class Samples(Record):
 
 
 class GroupIds(Record):
-    """The user ids of each group."""
+    """The user ids of each group, and what certificates ask of the groups.
+
+    Args:
+        groups: the user ids of each group.
+        group_size: k, if all groups have the same size by construction.
+        drawn: whether they were drawn at random; None in files of format 1, which do not say.
+        distinct: whether they were drawn without repetition.
+    """
 
     file: ClassVar[str] = "groups.json"
 
     groups: tuple[tuple[str, ...], ...]
+    group_size: int | None = None
+    drawn: bool | None = None
+    distinct: bool = False
 
     @classmethod
     def from_format_1(cls, values: Any) -> dict[str, Any]:
-        """Format 1 was a list."""
+        """Convert format 1, which was a list."""
         return {"groups": values}

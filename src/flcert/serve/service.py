@@ -56,11 +56,12 @@ class Service:
             raise InputError(f"certificate {self.guarantee.kind!r} certifies a test set as a whole, not an answer")
         self.ensemble = open_ensemble(directory)
         self.samples, self.inputs = directory.samples(), directory.inputs()
-        evidence, truth = directory.evidence(), directory.truth()
-        self._test = self.guarantee.certify(evidence)
+        evidence, truth = directory.evidence(self.guarantee.needs), directory.truth()
+        self.guarantee.check_evidence(evidence)
+        labels, self._test = self.guarantee.answer(evidence)
         test = {
             "inputs": len(truth),
-            "accuracy": float(np.mean(self.guarantee.predict(evidence) == truth)),
+            "accuracy": float(np.mean(labels == truth)),
             "certified_accuracy": certified_accuracy(self._test, truth).tolist(),
         }
         if ledger:  # the account covers alpha, not twice alpha as in Algorithm 1 to the letter
@@ -101,10 +102,11 @@ class Service:
     def predict(self, inputs: NDArray[np.generic]) -> dict[str, Any]:
         """Labels, levels and votes of inputs that ``checked_inputs`` returned."""
         evidence = self._electorate.evidence(inputs, self.guarantee.needs)
-        labels = self.guarantee.predict(evidence, alone=True)
-        covered = self.ledger.spend(len(labels)) if self.ledger else len(labels)
+        covered = self.ledger.spend(len(evidence)) if self.ledger else len(evidence)
         sharing = self.ledger.account.predictions if self.ledger else None
         certificate = self.guarantee.certify(evidence.part(slice(covered)), sharing) if covered else None
+        settled = certificate is not None and covered == len(evidence) and self.guarantee.ties == "smallest"
+        labels = certificate.labels if certificate and settled else self.guarantee.predict(evidence, alone=True)
         answers = []
         for position, label in enumerate(labels.tolist()):
             proof = certificate if position < covered else None
@@ -135,9 +137,9 @@ class Service:
         return self.guarantee.sentence_for_input(name, level, abstained=abstained)
 
 
-def account_of(directory: RunDirectory) -> str:
+def account_of(directory: RunDirectory, guarantee: Guarantee) -> str:
     """A short digest of these models and this theorem, without alpha, which the account records itself."""
-    return digest(f"{digest_of(directory)} {directory.guarantee().theorem()}", size=12)
+    return digest(f"{digest_of(directory)} {guarantee.theorem()}", size=12)
 
 
 def digest_of(directory: RunDirectory) -> str:

@@ -38,6 +38,7 @@ class Ensemble:
         load: returns the arrays under a key.
         failures: why a group with clients has no model.
         diverged: groups whose model has values that are not finite; such a model mostly votes for label 0.
+        origins: the clients' data that each model was made from, by the model's key; see ``core.store``.
         trained: how many groups were trained for this ensemble.
         reused: how many came from the store.
         damaged: how many stored models were damaged, and trained again.
@@ -52,6 +53,7 @@ class Ensemble:
     load: Callable[[str], Arrays]
     failures: dict[int, str] = field(default_factory=dict)
     diverged: frozenset[int] = frozenset()
+    origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     trained: int = 0
     reused: int = 0
     damaged: int = 0

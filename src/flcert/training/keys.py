@@ -1,5 +1,7 @@
 """Keys of the store: the digest of everything that a model or its votes depend on, and what they are made from."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 
@@ -40,6 +42,11 @@ def model_entry(federation: Federation, task: GroupTask, client_digests: dict[in
     if task.initial:
         inputs["initial"] = task.initial
     return Entry(digest_json(inputs), tuple(client_origin(user, data) for user, data in clients))
+
+
+def client_origins(federation: Federation, members: Iterable[int]) -> tuple[str, ...]:
+    """What everything that is made from these clients descends from."""
+    return tuple(client_origin(federation.ids[one], federation.client_digest(one)) for one in members)
 
 
 def _attack_inputs(federation: Federation, plan: AttackPlan) -> list[object]:

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from flcert.core.seeding import derive, stream
 from flcert.training import augmentation
+from flcert.training.device import tensor
 from flcert.training.recipe import Recipe
 
 
@@ -56,8 +57,8 @@ class Replica:
 
     def write(self, vector: Tensor) -> None:
         """Set the state."""
-        for tensor, values in zip(self._tensors, torch.split(vector, self._sizes), strict=True):
-            tensor.copy_(values.view(tensor.shape))
+        for target, values in zip(self._tensors, torch.split(vector, self._sizes), strict=True):
+            target.copy_(values.view(target.shape))
         for counter, initial in self._counters:
             counter.copy_(initial)
 
@@ -131,4 +132,4 @@ def _batches(client: Client, recipe: Recipe, seed: int, round_number: int) -> Te
     """The rows of each step's batch, (steps x batch size): each batch is drawn without repetition."""
     rows = np.tile(np.arange(len(client)), (recipe.local_steps, 1))
     generator = stream(seed, "batches", client.id, round_number)
-    return torch.from_numpy(generator.permuted(rows, axis=1)[:, : recipe.batch_size])
+    return tensor(generator.permuted(rows, axis=1)[:, : recipe.batch_size])

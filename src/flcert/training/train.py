@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.attacks import AttackPlan
-from flcert.core.store import Arrays, Entry, Store
+from flcert.core.store import Arrays, Entry, Store, derived
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Workers
 from flcert.errors import RunError
@@ -55,11 +55,7 @@ def train_groups(context: Context, grouping: Grouping, recipe: Recipe, attack: A
     only groups that hold a malicious client differ; the others keep the same keys as without one.
     """
     federation = context.federation
-    starts = Starts(federation)
-    tasks = [
-        _task(starts, recipe.of_group(group), members, attack) if len(members) else None
-        for group, members in enumerate(grouping.members)
-    ]
+    tasks = _tasks(federation, grouping, recipe, attack)
     entries = _model_entries(federation, tasks)
     names = ["" if owned is None else owned[recipe.rounds].key for owned in entries]
     jobs = {
@@ -79,6 +75,7 @@ def train_groups(context: Context, grouping: Grouping, recipe: Recipe, attack: A
             for name, owned in zip(names, entries, strict=True)
         ),
         load=context.store.load,
+        origins={one.key: one.made_from for owned in entries if owned for one in owned.values()},
         failures={group: filled.failures[name] for group, name in enumerate(names) if name in filled.failures},
         diverged=frozenset(group for group, name in enumerate(names) if name in filled.diverged),
         trained=filled.computed,
@@ -97,16 +94,23 @@ def refuse_without_models(ensemble: Ensemble) -> None:
 def compressed_ensemble(ensemble: Ensemble, dtype: Dtype, store: Store) -> Ensemble:
     """The same groups with compressed models, which are put into the store."""
     diverged: set[str] = set()
-    for key in {key for owned in ensemble.keys if owned for key in owned.values()}:
-        entry = compressed_entry(key, dtype)
+    entries = {
+        key: derived(compressed_entry(key, dtype), ensemble.origins.get(key, ()))
+        for owned in ensemble.keys
+        if owned
+        for key in owned.values()
+    }
+    for key, entry in entries.items():
         if state(store, [entry], diverged) != "present":
             small = compressed(ensemble.load(key), dtype)
             store.write(entry, small)
             diverged |= set() if is_finite(small) else {entry.key}
-    keys = tuple(
-        owned and {rounds: compressed_entry(key, dtype).key for rounds, key in owned.items()} for owned in ensemble.keys
+    made = replace(
+        ensemble,
+        keys=tuple(owned and {rounds: entries[key].key for rounds, key in owned.items()} for owned in ensemble.keys),
+        load=partial(_load_compressed, store),
+        origins={entry.key: entry.made_from for entry in entries.values()},
     )
-    made = replace(ensemble, keys=keys, load=partial(_load_compressed, store))
     groups = frozenset(group for group, key in made.model_keys().items() if key in diverged)
     return replace(made, diverged=groups)
 
@@ -121,6 +125,24 @@ def _model_entries(federation: Federation, tasks: Sequence[GroupTask | None]) ->
     return [
         {number: model_entry(federation, task, digests, number) for number in task.recipe.snapshots} if task else None
         for task in tasks
+    ]
+
+
+def group_entries(
+    federation: Federation, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None = None
+) -> list[dict[int, Entry] | None]:
+    """For each group, the entry of its model after each round that is kept, without training anything."""
+    return _model_entries(federation, _tasks(federation, grouping, recipe, attack))
+
+
+def _tasks(
+    federation: Federation, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None
+) -> list[GroupTask | None]:
+    """The task of each group that has clients."""
+    starts = Starts(federation)
+    return [
+        _task(starts, recipe.of_group(group), members, attack) if len(members) else None
+        for group, members in enumerate(grouping.members)
     ]
 
 

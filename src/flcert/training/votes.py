@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flcert.attacks import triggers
 from flcert.certify import Evidence, RankCounts, count_ranks
 from flcert.core.settings import Choice
-from flcert.core.store import Arrays, Entry, Store
+from flcert.core.store import Arrays, Entry, Store, derived
 from flcert.datasets import Federation
 from flcert.errors import IntegrityError, RunError
 from flcert.training.context import Context
@@ -83,7 +83,12 @@ def _entries(context: Context, ensemble: Ensemble, question: Question) -> dict[s
     digest = context.federation.test_digest()
     smoothing = ensemble.recipe.smoothing if question.what == "votes" else None
     keys = ensemble.model_keys(question.rounds).values()
-    return {key: votes_entry(key, digest, smoothing, question.trigger, question.what) for key in keys}
+    return {
+        key: derived(
+            votes_entry(key, digest, smoothing, question.trigger, question.what), ensemble.origins.get(key, ())
+        )
+        for key in keys
+    }
 
 
 def _stored(store: Store, entry: Entry) -> Arrays | None:
