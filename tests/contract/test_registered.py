@@ -149,7 +149,7 @@ def test_the_documented_data_sets_are_the_recorded_ones():
         assert numbers_in(clients) == ([number] if number else []), name
         assert numbers_in(inputs) == list(record.input_shape or []), name
         assert numbers_in(labels) == ([record.num_labels] if record.num_labels else []), name
-        assert record.files is None or licence.startswith(record.files.licence), name
+        assert licence.startswith(record.licence), name
 
 
 def numbers_in(text):

@@ -30,6 +30,7 @@ class DataSet:
         users: the number of clients with default options, if each user is a client; None if examples are dealt out.
         train_examples: the size of the published training set, if the option ``num_train`` can limit it.
         files: the files, their licence and where to download them; None if there is nothing to download.
+        licence: of the data; by default that of its files. Empty if the data are the user's own.
         no_files: for a set without files, what to tell a user who asks for them; by default that there are none.
         backdoor: the paper's backdoor for this data: makes the attack's ``trigger`` and ``target`` from an instance of
             ``options``; None if the attack's own defaults serve.
@@ -43,5 +44,10 @@ class DataSet:
     users: int | None = None
     train_examples: int | None = None
     files: Source | None = None
+    licence: str = ""
     no_files: str = ""
     backdoor: Callable[[Any], dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.files:
+            object.__setattr__(self, "licence", self.files.licence)

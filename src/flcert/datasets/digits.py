@@ -51,4 +51,5 @@ DIGITS = DataSet(
     load=load,
     input_shape=(64,),
     num_labels=10,
+    licence="BSD",
 )
