@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -90,4 +91,4 @@ def test_every_command_has_help_with_an_example(flcert, command):
 
 
 def test_the_version(flcert):
-    assert flcert("--version").out.strip() == "0.1.0"
+    assert flcert("--version").out.strip() == version("flcert")

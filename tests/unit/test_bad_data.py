@@ -108,7 +108,7 @@ def test_a_function_that_returns_something_else_is_refused():
     ("name", "message"),
     [
         ("no_such_module:load", "data set 'no_such_module:load': cannot import module 'no_such_module'"),
-        ("json:lod", "unknown function of module 'json' 'lod'; did you mean 'load'"),
+        ("json:lod", "unknown name in module 'json': 'lod'; did you mean 'load'"),
         ("digit", "unknown data set 'digit'; did you mean 'digits'"),
     ],
 )

@@ -75,12 +75,14 @@ class GroupingKind(Strict, ABC):
         """Group the clients."""
 
     def groups_of(self, ids: Sequence[str], forgotten: Sequence[str] = ()) -> Grouping:
-        """Group the clients as if those that were forgotten were still there, and leave their places empty.
+        """Group the clients; a kind that can forget leaves the places of forgotten clients empty.
 
         Args:
             ids: ids of the clients.
             forgotten: ids that were registered too and are left out.
         """
+        if not self.can_forget:
+            return self._built(ids)
         everybody = self._built([*ids, *forgotten])
         members = tuple(group[group < len(ids)] for group in everybody.members)
         return replace(everybody, num_clients=len(ids), members=members)
