@@ -1,7 +1,7 @@
 """Digests: the one place where bytes become a name. All of them are BLAKE2b."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,12 @@ def digest_arrays(*arrays: NDArray[np.generic], text: str = "") -> str:
         state.update(json.dumps([array.dtype.str, array.shape]).encode())
         state.update(np.ascontiguousarray(array).data if array.size else b"")
     return state.hexdigest()
+
+
+def digest_named(arrays: Mapping[str, NDArray[np.generic]]) -> str:
+    """The digest of arrays by name, whatever their order."""
+    names = sorted(arrays)
+    return digest_arrays(*(arrays[name] for name in names), text=json.dumps(names))
 
 
 def digest_files(files: Iterable[Path]) -> str:

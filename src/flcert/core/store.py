@@ -20,7 +20,7 @@ from platformdirs import user_cache_path
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from flcert.core.digest import digest_arrays
+from flcert.core.digest import digest_named
 from flcert.core.files import read_json, writable_directory, write_atomic, write_json
 from flcert.errors import IntegrityError, RunError
 
@@ -167,7 +167,7 @@ def default_directory() -> Path:
 
 def pack(arrays: Mapping[str, NDArray[np.generic]], key: str) -> bytes:
     """A safetensors file with the key and the digest in its header; the same arrays give the same bytes."""
-    header = json.dumps({"key": key, "digest": _digest(arrays)})  # one entry: safetensors does not keep an order
+    header = json.dumps({"key": key, "digest": digest_named(arrays)})  # one entry: safetensors does not keep an order
     packed: bytes = save(dict(arrays), metadata={"flcert": header})
     return packed
 
@@ -178,14 +178,9 @@ def unpack(raw: bytes, key: str) -> Arrays:
         header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
         recorded = json.loads(header["__metadata__"]["flcert"])
         arrays: Arrays = load(raw)
-        sound = recorded == {"key": key, "digest": _digest(arrays)}
+        sound = recorded == {"key": key, "digest": digest_named(arrays)}
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError):
         sound = False
     if not sound:
         raise IntegrityError(f"the stored arrays of key {key} were altered or cut short")
     return arrays
-
-
-def _digest(arrays: Mapping[str, NDArray[np.generic]]) -> str:
-    names = sorted(arrays)
-    return digest_arrays(*(arrays[name] for name in names), text=json.dumps(names))

@@ -1,0 +1,1 @@
+"""Public features: frozen functions of an input that no client can influence."""
