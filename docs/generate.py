@@ -27,6 +27,8 @@ MODULES = [
     "flcert.voting",
     "flcert.datasets",
     "flcert.models",
+    "flcert.public",
+    "flcert.features",
     "flcert.aggregators",
     "flcert.attacks",
     "flcert.training",

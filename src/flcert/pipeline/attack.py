@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert import attacks, datasets, models
+from flcert import attacks, datasets
 from flcert.attacks import AttackPlan
 from flcert.certify import Certificate, Evidence, Guarantee, certified_accuracy
 from flcert.core.settings import Choice
@@ -14,8 +14,9 @@ from flcert.pipeline.results import Certified
 from flcert.runs.config import Config
 from flcert.runs.records import AttackFigures
 from flcert.training import Context, Ensemble
-from flcert.training.device import tensor
-from flcert.training.start import initial_module
+from flcert.training.checks import checked_module
+from flcert.training.device import array, tensor
+from flcert.training.public import public_of
 from flcert.training.train import train_groups
 from flcert.training.votes import Question, evidence_on_test_set
 
@@ -38,8 +39,8 @@ def attack_plan(config: Config, federation: Federation) -> AttackPlan | None:
         choice = backdoor_for(config)
     inputs, labels = (tensor(array) for array in federation.client(0))
     poisoned, _ = attacks.build(choice).poison(inputs, labels, federation.num_labels)
-    module = initial_module(config.recipe, federation.input_shape, federation.num_labels)
-    models.check_output(module, poisoned[-1], federation.num_labels)
+    public = public_of(config.recipe, federation.test_inputs, federation.num_labels)
+    checked_module(config.recipe, public, array(poisoned[-1:]), federation.num_labels)
     return attacks.plan(choice, config.attack.malicious, federation.ids, config.attack.seed)
 
 
@@ -58,7 +59,7 @@ def evaluate_attack(
         The figures, and the attacked ensemble, which knows how many groups were trained.
     """
     context = context.attacked()
-    attacked = train_groups(context, ensemble.grouping, ensemble.recipe, plan)
+    attacked = train_groups(context, ensemble.grouping, ensemble.recipe, plan, ensemble.public)
     truth, guarantee = context.federation.test_labels, certified.guarantee
     before = certified.labels
     after = guarantee.predict(evidence_on_test_set(context, attacked))

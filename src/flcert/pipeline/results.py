@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.certify import Certificate, Evidence, Figures, Guarantee, certified_accuracy, kind_class
+from flcert.core.digest import digest_named
 from flcert.datasets.subject import Subject
 from flcert.runs.config import Config
 from flcert.runs.directory import RunDirectory
@@ -17,15 +18,19 @@ from flcert.runs.records import (
     AttackFigures,
     DataFacts,
     DroppedReply,
+    FunctionFacts,
     GroupFacts,
     GroupIds,
     Manifest,
     NetworkFacts,
+    PublicFacts,
+    PublicFigures,
     Summary,
 )
 from flcert.training import Ensemble, Progress
 from flcert.training.keys import recipe_sources
 from flcert.training.rounds import substitutes
+from flcert.training.start import model_bytes
 
 FLOWER = "flower"  # in a configuration: data and algorithm are those of Flower clients and a Flower strategy
 VERSIONED = ("flcert", "torch", "numpy", "scipy", "safetensors", "scikit-learn")
@@ -78,11 +83,13 @@ class Circumstances:
 
     Args:
         attack: what a simulated attack did.
+        public: the labels that the public model alone gives to the test inputs.
         dropped: replies from real clients that were not used, by group.
         network: what is known about real clients.
     """
 
     attack: AttackFigures | None = None
+    public: NDArray[np.int64] | None = None
     dropped: Mapping[int, Sequence[DroppedReply]] | None = None
     network: NetworkFacts | None = None
 
@@ -142,6 +149,7 @@ def write_results(trained: TrainedRun, found: Certified, circumstances: Circumst
     directory.write(samples)
     directory.write_array("inputs", subject.test_inputs[[sample.position for sample in samples.inputs]])
     directory.write(_group_ids(trained))
+    directory.write_public(trained.ensemble.public)
     directory.write(_manifest(trained, found.guarantee, circumstances))
     write_report(directory)
     return summary
@@ -160,6 +168,18 @@ def _summary(trained: TrainedRun, found: Certified, circumstances: Circumstances
         certified_accuracy=tuple(found.curve.tolist()),
         also=_also(trained, found, progress),
         attack=circumstances.attack,
+        public=_public_figures(trained, found, circumstances.public),
+    )
+
+
+def _public_figures(trained: TrainedRun, found: Certified, labels: NDArray[np.int64] | None) -> PublicFigures | None:
+    """What the public model reaches alone, beside the curve of the run."""
+    if labels is None:
+        return None
+    accuracy = float(np.mean(labels == trained.subject.test_labels))
+    above = np.flatnonzero(found.curve > accuracy)
+    return PublicFigures(
+        name=trained.ensemble.public.name, accuracy=accuracy, above_until=int(above[-1]) if len(above) else None
     )
 
 
@@ -195,6 +215,36 @@ def _manifest(trained: TrainedRun, guarantee: Guarantee, circumstances: Circumst
         guarantee=guarantee,
         groups=_group_facts(trained, circumstances.dropped or {}),
         network=circumstances.network,
+        public=_public_facts(trained),
+    )
+
+
+def _public_facts(trained: TrainedRun) -> PublicFacts | None:
+    """What groups shared, and what it saves."""
+    ensemble, config = trained.ensemble, trained.config
+    public = ensemble.public
+    if public.start is None and public.function is None:
+        return None
+    labels, voters = ensemble.num_labels, len(ensemble.model_keys())
+    sent = model_bytes(config.recipe, ensemble.model_shape, labels)
+    whole = public.card.model if public.function and public.card else None
+    plain = config.recipe.model_copy(update={"model": whole}) if whole else None
+    without = model_bytes(plain, ensemble.input_shape, labels) if plain else None
+    function = public.function
+    return PublicFacts(
+        name=public.name or None,
+        start=digest_named(public.start) if public.start else None,
+        card=public.card,
+        function=function
+        and FunctionFacts(
+            choice=function.choice,
+            identity=function.identity,
+            width=function.width,
+            weights=function.weights is not None,
+        ),
+        bytes_a_round=sent,
+        bytes_stored=sent * voters,
+        bytes_without=(without, without * voters) if without else None,
     )
 
 

@@ -26,7 +26,7 @@ from flcert.training import Context, Ensemble, Progress
 from flcert.training.checks import check_recipe
 from flcert.training.context import silent
 from flcert.training.train import compressed_ensemble, refuse_without_models, train_groups
-from flcert.training.votes import Question, evidence_on_test_set, ranks_on_test_set
+from flcert.training.votes import Question, evidence_on_test_set, public_labels, ranks_on_test_set
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def certify_models(context: Context, trained: TrainedRun, plan: AttackPlan | Non
     }
     found = certified(trained, evidence)
     figures, attacked = evaluate_attack(context, ensemble, plan, found) if plan else (None, None)
-    summary = write_results(trained, found, Circumstances(attack=figures), context.progress)
+    circumstances = Circumstances(attack=figures, public=public_labels(context, ensemble))
+    summary = write_results(trained, found, circumstances, context.progress)
     return RunResult(directory.path, summary, found.guarantee, found.certificate, ensemble, attacked)
 
 

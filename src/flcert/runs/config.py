@@ -13,7 +13,9 @@ from flcert.certify import CertificateSettings
 from flcert.core.digest import digest_json
 from flcert.core.settings import Choice, Strict, complaint
 from flcert.errors import InputError
+from flcert.features import Features
 from flcert.grouping import GroupingKind, from_format_1, settings_from
+from flcert.public.model import SUFFIX
 from flcert.runs.records import FORMAT, check_format
 from flcert.training.compression import Dtype
 from flcert.training.recipe import Recipe, Variant
@@ -84,6 +86,7 @@ _TABLES: dict[str, type[BaseModel]] = {
     "aggregator": Choice,
     "certificate": CertificateSettings,
     "attack": SimulatedAttack,
+    "features": Features,
     "smoothing": Smoothing,
     "variants": Variant,
 }
@@ -107,6 +110,7 @@ def load_config(
     values = presets.values(preset, scale) if preset is not None else _read(Path(path)) if path else {}
     for override in overrides:
         _apply(values, override)
+    _anchor_public_files(values, Path.cwd())
     return parse_config(values)
 
 
@@ -148,6 +152,7 @@ def _read(path: Path) -> dict[str, Any]:
     if path.suffix == ".json":
         values = from_record(values, path)
     _anchor_data_paths(values, path.parent)
+    _anchor_public_files(values, path.parent)
     return values
 
 
@@ -172,6 +177,15 @@ def _anchor_data_paths(values: dict[str, Any], directory: Path) -> None:
             options[name] = str((directory / options[name]).resolve())
 
 
+def _anchor_public_files(values: dict[str, Any], directory: Path) -> None:
+    """Resolve paths of public weights against the configuration's directory; a name of the catalogue is not a path."""
+    recipe = values.get("recipe")
+    features = recipe.get("features") if isinstance(recipe, dict) else None
+    for table, name in ((recipe, "initial"), (features, "weights")):
+        if isinstance(table, dict) and isinstance(table.get(name), str) and table[name].endswith(SUFFIX):
+            table[name] = str((directory / table[name]).resolve())
+
+
 def _apply(values: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not key.strip():
@@ -188,7 +202,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 def _short_for(table: str, value: Any) -> str:
     """The key that a plain value stands for when it is given instead of a table."""
-    keys = {"data": "name", "model": "name", "aggregator": "name", "attack": "name", "grouping": "kind"}
+    keys = dict.fromkeys(("data", "model", "aggregator", "attack", "features"), "name") | {"grouping": "kind"}
     if table not in keys:
         raise InputError(f"{table} must be a table, got {value!r}")
     return keys[table]

@@ -6,6 +6,7 @@ The files::
     manifest.json        versions, digests, the guarantee, and the key of every group's model
     groups.json          user ids of each group
     models/              one safetensors file for each group that has a model
+    public.safetensors   the weights that groups started from, and those of the public function, if there are any
     dropped/             replies from each group's clients that were not used (real clients only)
     votes.npy            groups x inputs; -1 where a group casts no vote
     truth.npy            true labels of the test inputs
@@ -35,13 +36,19 @@ from numpy.typing import NDArray
 from flcert.certify import Certificate, Evidence, Guarantee, RankCounts
 from flcert.certify.guarantee import Need
 from flcert.certify.ranks import FILES as RANKS
+from flcert.core.digest import digest_named
 from flcert.core.files import first_difference, read_json, replacing, writable_directory, write_atomic, write_json
 from flcert.core.store import Arrays, Store, pack, unpack
 from flcert.errors import InputError, IntegrityError, unknown_name
+from flcert.features import PublicFunction
 from flcert.grouping import Grouping
 from flcert.runs.config import Config, from_record, parse_config
 from flcert.runs.records import DroppedReplies, DroppedReply, GroupIds, Manifest, Record, Samples, Summary
+from flcert.training.public import NOTHING, Public
 from flcert.voting.files import load_npy
+
+PUBLIC = "public.safetensors"
+"""The file with what no client can influence."""
 
 _Record = TypeVar("_Record", bound=Record)
 
@@ -102,6 +109,35 @@ class RunDirectory:
     def stored_model(self, group: int, key: str) -> Arrays | None:
         """The model of this key, if it is here and undamaged."""
         return self._stored(self.model(group), key)
+
+    def write_public(self, public: Public) -> None:
+        """Write the weights that no client can influence; nothing if there are none."""
+        parts = {"start": public.start, "function": public.function.weights if public.function else None}
+        arrays = {f"{part}/{name}": array for part, owned in parts.items() for name, array in (owned or {}).items()}
+        if arrays:
+            write_atomic(self.path / PUBLIC, pack(arrays, PUBLIC))
+
+    def public(self) -> Public:
+        """What ``write_public`` wrote, checked against the manifest."""
+        facts, arrays = self.manifest().public, self._public_arrays()
+        if facts is None:
+            return NOTHING
+        start = {name.removeprefix("start/"): array for name, array in arrays.items() if name.startswith("start/")}
+        if facts.start and digest_named(start) != facts.start:
+            raise IntegrityError(f"{self.path / PUBLIC} does not hold the weights that the manifest names")
+        weights = {name.removeprefix("function/"): one for name, one in arrays.items() if name.startswith("function/")}
+        function = None
+        if (known := facts.function) is not None:  # its module is checked against the identity when it is built
+            shape, own = self.manifest().data.input_shape, weights if known.weights else None
+            function = PublicFunction(known.choice, shape, own, known.identity, known.width)
+        return Public(start if facts.start else None, function, facts.name or "", facts.card)
+
+    def _public_arrays(self) -> Arrays:
+        path = self.path / PUBLIC
+        try:
+            return unpack(path.read_bytes(), PUBLIC) if path.exists() else {}
+        except (OSError, IntegrityError):
+            raise IntegrityError(f"{path} was altered or cut short; it is not used") from None
 
     def write_dropped(self, group: int, dropped: Sequence[DroppedReply]) -> None:
         """Write which replies from a group's clients were not used, and why."""

@@ -10,8 +10,9 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from flcert.certify import Figures, Guarantee, guarantee_from, kind_class
 from flcert.core.plugins import CANNOT_IMPORT
-from flcert.core.settings import Strict, validated
+from flcert.core.settings import Choice, Strict, validated
 from flcert.errors import InputError
+from flcert.public import Card
 
 FORMAT: Final = 2
 """The format that this version writes."""
@@ -138,6 +139,44 @@ def _guarantee(value: Any) -> Any:
     return guarantee_from(value) if isinstance(value, dict) else value
 
 
+class FunctionFacts(Strict):
+    """What the manifest says about the public function of an input.
+
+    Args:
+        choice: which one, with all options.
+        identity: a digest of its code, options and weights.
+        width: the number of features.
+        weights: whether its weights are in the run directory, or come with its factory.
+    """
+
+    choice: Choice
+    identity: str
+    width: int
+    weights: bool
+
+
+class PublicFacts(Strict):
+    """What the manifest says about what no client can influence.
+
+    Args:
+        name: the public model that groups started from, if any.
+        start: the digest of the weights that they started from.
+        card: where that model comes from; None for a file without a card.
+        function: the public function of an input, if groups trained a head on its features.
+        bytes_a_round: what a client sends in a round.
+        bytes_stored: the bytes of all groups' models.
+        bytes_without: the same two for models that take the inputs themselves, if that network is known.
+    """
+
+    name: str | None = None
+    start: str | None = None
+    card: Card | None = None
+    function: FunctionFacts | None = None
+    bytes_a_round: int
+    bytes_stored: int
+    bytes_without: tuple[int, int] | None = None
+
+
 class Manifest(Record):
     """Versions, digests, the guarantee, and the key of every group's model."""
 
@@ -151,6 +190,7 @@ class Manifest(Record):
     guarantee: Annotated[SerializeAsAny[Guarantee], BeforeValidator(_guarantee)]
     groups: tuple[GroupFacts, ...]
     network: NetworkFacts | None = None
+    public: PublicFacts | None = None
 
     @classmethod
     def from_format_1(cls, values: Any) -> dict[str, Any]:
@@ -193,6 +233,20 @@ class AttackFigures(Strict):
     certified_accuracy_on_stamped_inputs: tuple[float, ...] | None = None
 
 
+class PublicFigures(Strict):
+    """What the public model reaches alone, which no number of clients can change.
+
+    Args:
+        name: its name.
+        accuracy: its accuracy on the test inputs.
+        above_until: the largest m at which the certified accuracy of the run is above it; None if it never is.
+    """
+
+    name: str
+    accuracy: float
+    above_until: int | None
+
+
 class Summary(Record):
     """The main figures of a run.
 
@@ -206,6 +260,7 @@ class Summary(Record):
         certified_accuracy: CA@m at index m.
         also: the figures of further certificates of the same models, by kind.
         attack: what a simulated attack did.
+        public: what the public model reaches alone, if groups started from one.
     """
 
     file: ClassVar[str] = "summary.json"
@@ -219,6 +274,7 @@ class Summary(Record):
     certified_accuracy: tuple[float, ...]
     also: dict[str, Figures] = Field(default_factory=dict)
     attack: AttackFigures | None = None
+    public: PublicFigures | None = None
 
     @classmethod
     def from_format_1(cls, values: Any) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """Checks before anything is trained: recipes whose names, options or shapes do not fit are refused."""
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from flcert import aggregators, models
 from flcert.aggregators import Round
@@ -11,7 +14,9 @@ from flcert.errors import FlcertError, InputError
 from flcert.grouping import Grouping
 from flcert.training import augmentation
 from flcert.training.device import tensor
+from flcert.training.ensemble import features
 from flcert.training.local import Replica
+from flcert.training.public import Public, public_of
 from flcert.training.recipe import Recipe
 from flcert.training.start import initial_module
 
@@ -26,12 +31,28 @@ def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> 
     if grouping.num_clients != federation.num_clients:
         raise InputError(f"the grouping is of {grouping.num_clients} clients, the data of {federation.num_clients}")
     check_alike(grouping, recipe)
-    module = initial_module(recipe, federation.input_shape, federation.num_labels)
-    models.check_output(module, tensor(federation.test_inputs[0]), federation.num_labels)
-    if recipe.augmentation:
-        _check_augmentation(recipe.augmentation, federation)
+    public = public_of(recipe, federation.test_inputs, federation.num_labels)
+    module = checked_module(recipe, public, federation.test_inputs[:1], federation.num_labels)
+    for change in (recipe.augmentation, recipe.features.augmentation if recipe.features else None):
+        if change:
+            _check_augmentation(change, federation)
     for choice in (recipe.of_group(group).aggregator for group in range(max(1, len(recipe.variants)))):
         _check_aggregator(choice, Replica(module), federation)
+
+
+def checked_module(recipe: Recipe, public: Public, inputs: NDArray[np.generic], num_labels: int) -> nn.Module:
+    """The model that groups start from, refused if it does not turn one input into one score for each label.
+
+    Args:
+        recipe: how groups train.
+        public: what they share.
+        inputs: an input, in a table of one row.
+        num_labels: L.
+    """
+    module = initial_module(recipe, public.shape(inputs.shape[1:]), num_labels, public.start)
+    received = features(public.function.module(), inputs) if public.function else inputs
+    models.check_output(module, tensor(received[0]), num_labels)
+    return module
 
 
 def check_alike(grouping: Grouping, recipe: Recipe) -> None:

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Literal
 
@@ -18,10 +19,15 @@ from flcert.certify.guarantee import Need
 from flcert.core.determinism import one_thread
 from flcert.core.store import Arrays
 from flcert.errors import InputError
+from flcert.features import one_by_one
 from flcert.grouping import Grouping
+from flcert.training.device import array, tensor
 from flcert.training.panel import Panel, Voter, Votes, chunks, loaded, panel, seats
+from flcert.training.public import NOTHING, Public
 from flcert.training.recipe import Recipe
 from flcert.voting import NO_VOTE
+
+BLOCK = 16  # inputs whose features one thread computes before it takes others
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Ensemble:
         load: returns the arrays under a key.
         failures: why a group with clients has no model.
         diverged: groups whose model has values that are not finite; such a model mostly votes for label 0.
+        public: what all groups share.
         origins: the clients' data that each model was made from, by the model's key; see ``core.store``.
         trained: how many groups were trained for this ensemble.
         reused: how many came from the store.
@@ -53,6 +60,7 @@ class Ensemble:
     load: Callable[[str], Arrays]
     failures: dict[int, str] = field(default_factory=dict)
     diverged: frozenset[int] = frozenset()
+    public: Public = NOTHING
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     trained: int = 0
     reused: int = 0
@@ -65,7 +73,12 @@ class Ensemble:
     @property
     def seats(self) -> int:
         """How many models can be asked together."""
-        return seats(self.recipe, self.input_shape, self.num_labels)
+        return seats(self.recipe, self.model_shape, self.num_labels)
+
+    @property
+    def model_shape(self) -> tuple[int, ...]:
+        """The shape of what models receive: an input, or its features."""
+        return self.public.shape(self.input_shape)
 
     def owners(self, rounds: int | None = None) -> dict[str, int]:
         """The last group of each model, by the model's key: groups drawn at random can be the same and share one."""
@@ -76,19 +89,19 @@ class Ensemble:
         return Voter(self.recipe.of_group(group), self.load(key))
 
     def module(self, group: int) -> nn.Module:
-        """A group's model as a torch module."""
+        """A group's model as a torch module; with public features it receives those."""
         keys = self.keys[group]
         if keys is None:
             raise InputError(f"group {group} has no model")
         recipe = self.recipe.of_group(group)
-        return loaded(recipe, self.load(keys[recipe.rounds]), self.input_shape, self.num_labels)
+        return loaded(recipe, self.load(keys[recipe.rounds]), self.model_shape, self.num_labels)
 
     def panels(self) -> Iterator[tuple[Sequence[str], Panel]]:
         """The models by their keys, in panels that are as large as possible."""
         owners = self.owners()
         for keys in chunks(list(owners), self.seats):
             voters = [self.voter(owners[key], key) for key in keys]
-            yield keys, panel(voters, self.input_shape, self.num_labels)
+            yield keys, panel(voters, self.model_shape, self.num_labels)
 
     def votes(self, inputs: NDArray[np.generic]) -> Votes:
         """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
@@ -157,11 +170,12 @@ class Electorate:
     def _asked(self, what: Literal["votes", "ranks"], inputs: NDArray[np.generic]) -> dict[str, NDArray[np.integer]]:
         """The answer of each model, by its key."""
         answers: dict[str, NDArray[np.integer]] = {}
+        received = self._received(inputs)
         waiting: deque[tuple[Sequence[str], Future[NDArray[np.integer]]]] = deque()
         with one_thread():
             try:
                 for keys, together in self._panels:
-                    waiting.append((keys, self._pool.submit(getattr(together, what), inputs)))
+                    waiting.append((keys, self._pool.submit(getattr(together, what), received)))
                     if len(waiting) > self._threads:  # panels made on demand must not pile up
                         _collect(answers, *waiting.popleft())
                 while waiting:
@@ -169,6 +183,23 @@ class Electorate:
             finally:
                 wait([answer for _, answer in waiting])  # after an error: this call must not run on beside the next
         return answers
+
+    def _received(self, inputs: NDArray[np.generic]) -> NDArray[np.generic]:
+        """What models receive: the inputs, or their features, which are computed once for all models."""
+        function = self.ensemble.public.function
+        if function is None:
+            return inputs
+        module = function.module()
+        size = BLOCK if ":" not in function.choice.name else len(inputs)  # a user's module may not bear two threads
+        blocks = [inputs[start : start + size] for start in range(0, len(inputs), size)]
+        with one_thread():
+            return np.concatenate(list(self._pool.map(partial(features, module), blocks)))
+
+
+def features(module: nn.Module, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
+    """The features of inputs, each of which passes a public function alone."""
+    rows: NDArray[np.float32] = array(one_by_one(module, tensor(inputs)))  # type: ignore[assignment]
+    return rows
 
 
 def _collect(

@@ -4,6 +4,8 @@ Nothing else may enter: not the other groups, not the number of workers, not wha
 function's key is the digest of its inputs (``flcert.training.keys``), and a model is stored under that key.
 """
 
+from torch import Tensor
+
 from flcert import aggregators, attacks
 from flcert.attacks import AttackPlan
 from flcert.core.determinism import one_thread, seed_everything
@@ -25,7 +27,8 @@ def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
             "a module of the recipe or the attack was edited after it was imported, or a worker has another text of it"
         )
     with one_thread():
-        if task.initial and task.initial != initial_digest(task.recipe, federation.input_shape, federation.num_labels):
+        shape = _shape(federation, task)
+        if task.initial and task.initial != initial_digest(task.recipe, shape, federation.num_labels, task.start):
             raise RunError(f"model {task.recipe.model.name!r} does not start from the weights that it had at first")
         return _trained(federation, task)
 
@@ -33,15 +36,33 @@ def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
 def _trained(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
     seed_everything(task.recipe.seed)
     attacker = _attacker(federation, task.attack) if task.attack else None
-    clients = [_client(federation, position, attacker) for position in task.members]
-    module = initial_module(task.recipe, federation.input_shape, federation.num_labels)
+    clients = _clients(federation, task, attacker)
+    module = initial_module(task.recipe, _shape(federation, task), federation.num_labels, task.start)
     aggregator = aggregators.build(task.recipe.aggregator)
     kept = {}
-    server = _server(federation) if aggregators.uses_root(aggregator) else None
+    server = _server(federation, task) if aggregators.uses_root(aggregator) else None
     for number in run_rounds(Replica(module), clients, aggregator, task.recipe, server=server, attacker=attacker):
         if number in task.recipe.snapshots:
             kept[number] = state_arrays(module)
     return kept
+
+
+def _shape(federation: Federation, task: GroupTask) -> tuple[int, ...]:
+    """The shape of what the model receives."""
+    return federation.input_shape if task.examples is None else task.examples[0]["inputs"].shape[1:]
+
+
+def _clients(federation: Federation, task: GroupTask, attacker: Attacker | None) -> list[Client]:
+    if task.examples is None:
+        return [_client(federation, position, attacker) for position in task.members]
+    return [
+        Client(federation.ids[position], *_tensors(owned), reported=len(federation.client(position)[1]))
+        for position, owned in zip(task.members, task.examples, strict=True)
+    ]
+
+
+def _tensors(owned: Arrays) -> tuple[Tensor, Tensor]:
+    return tensor(owned["inputs"]), tensor(owned["labels"])
 
 
 def _client(federation: Federation, position: int, attacker: Attacker | None) -> Client:
@@ -58,7 +79,7 @@ def _attacker(federation: Federation, plan: AttackPlan) -> Attacker:
     return Attacker(attacks.build(plan.choice), controlled, plan.seed)
 
 
-def _server(federation: Federation) -> Client:
+def _server(federation: Federation, task: GroupTask) -> Client:
     """The server's root set, under a name that no user id can have in a stream."""
-    inputs, labels = tensor(federation.root_inputs), tensor(federation.root_labels)
-    return Client("", inputs, labels, len(labels))
+    plain: Arrays = {"inputs": federation.root_inputs, "labels": federation.root_labels}
+    return Client("", *_tensors(plain if task.server is None else task.server), len(federation.root_labels))

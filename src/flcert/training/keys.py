@@ -4,14 +4,16 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from flcert import aggregators
 from flcert.attacks import AttackPlan
-from flcert.core.digest import digest, digest_json
+from flcert.core.digest import digest, digest_arrays, digest_json
 from flcert.core.plugins import choice_sources
 from flcert.core.settings import Choice
 from flcert.core.store import Entry, client_origin
 from flcert.datasets import Federation
+from flcert.features import Features, PublicFunction
 from flcert.training.compression import Dtype
 from flcert.training.recipe import Recipe
 from flcert.training.smoothing import Smoothing
@@ -19,13 +21,19 @@ from flcert.training.tasks import GroupTask
 
 TRAINING_VERSION = 1  # raise it whenever the same inputs would train to different bytes
 ATTACK_VERSION = 2  # raise it whenever the same attack would give different bytes
+FEATURES_VERSION = 1  # raise it whenever the same examples would give different features
 VOTING_VERSION = 2  # raise it whenever the same model and inputs could give different votes
 COMPRESSION_VERSION = 1  # raise it whenever the same model would be compressed to different bytes
+
+SERVER = -1  # in place of a client's position: the server's root set
+
+
+PUBLIC = ("initial", "features")  # in a recipe: names of what is public, whose content is in the key instead
 
 
 def model_entry(federation: Federation, task: GroupTask, client_digests: dict[int, str], rounds: int) -> Entry:
     """The entry of a group's model after ``rounds`` rounds."""
-    recipe = task.recipe.model_dump(mode="json", exclude={"rounds", "evaluate_at", "seeds", "variants"})
+    recipe = task.recipe.model_dump(mode="json", exclude={"rounds", "evaluate_at", "seeds", "variants", *PUBLIC})
     given = {name: value for name, value in recipe.items() if value is not None}  # unused options do not change keys
     clients = [[federation.ids[position], client_digests[position]] for position in task.members]
     inputs: dict[str, object] = {
@@ -41,12 +49,52 @@ def model_entry(federation: Federation, task: GroupTask, client_digests: dict[in
     }
     if task.initial:
         inputs["initial"] = task.initial
+    if task.features:
+        inputs["features"] = task.features
     return Entry(digest_json(inputs), tuple(client_origin(user, data) for user, data in clients))
 
 
 def client_origins(federation: Federation, members: Iterable[int]) -> tuple[str, ...]:
     """What everything that is made from these clients descends from."""
     return tuple(client_origin(federation.ids[one], federation.client_digest(one)) for one in members)
+
+
+def features_digest(function: PublicFunction, settings: Features) -> str:
+    """A digest of all that decides the features of a client's examples, except the examples."""
+    changes = settings.model_dump(mode="json", include={"copies", "augmentation", "seed"})
+    sources = choice_sources(settings.augmentation) if settings.augmentation else ""
+    versions = [FEATURES_VERSION, torch.__version__, np.__version__]
+    return digest_json(["features", versions, function.identity, changes, sources])
+
+
+def features_entry(
+    federation: Federation, owner: int, function: PublicFunction, settings: Features, attack: AttackPlan | None
+) -> Entry:
+    """The entry of the features of one client's examples, or of the root set for the owner ``SERVER``.
+
+    Args:
+        federation: the clients' data.
+        owner: the position of the client.
+        function: the public function.
+        settings: copies and their augmentation.
+        attack: how the client poisons its examples first, if it does.
+    """
+    made = features_digest(function, settings)
+    if owner == SERVER:
+        return Entry(digest_json([made, federation.root_digest()]), ())
+    user, data = federation.ids[owner], federation.client_digest(owner)
+    poison: object = None
+    if attack:
+        choice = attack.choice
+        poison = [ATTACK_VERSION, choice.model_dump(mode="json"), choice_sources(choice), federation.num_labels]
+    return Entry(digest_json([made, user, data, poison]), (client_origin(user, data),))
+
+
+def block_features_entry(function: PublicFunction, inputs: NDArray[np.generic], trigger: Choice | None) -> Entry:
+    """The entry of the features of some test inputs, stamped with a trigger if there is one."""
+    versions = [FEATURES_VERSION, torch.__version__, np.__version__]
+    stamp = [trigger.model_dump(mode="json"), choice_sources(trigger)] if trigger else None
+    return Entry(digest_json(["test features", versions, function.identity, digest_arrays(inputs), stamp]), ())
 
 
 def _attack_inputs(federation: Federation, plan: AttackPlan) -> list[object]:
@@ -57,8 +105,10 @@ def _attack_inputs(federation: Federation, plan: AttackPlan) -> list[object]:
 
 def recipe_sources(recipe: Recipe, attack: AttackPlan | None = None) -> tuple[str, ...]:
     """Digests of the user's own modules that a recipe and an attack name; empty for what comes with flcert."""
-    choices = [recipe.model, recipe.aggregator, recipe.augmentation, attack.choice if attack else None]
-    return tuple(choice_sources(choice) for choice in choices if choice)
+    changes = recipe.features.augmentation if recipe.features else None
+    choices = [recipe.model, recipe.aggregator, recipe.augmentation, recipe.features, changes]
+    attacking = attack.choice if attack else None
+    return tuple(choice_sources(choice) for choice in (*choices, attacking) if choice)
 
 
 def votes_entry(

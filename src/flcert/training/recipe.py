@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from flcert.core.seeding import derive
 from flcert.core.settings import Choice, Strict
+from flcert.features import Features
 from flcert.training.smoothing import Smoothing
 
 
@@ -41,6 +42,9 @@ class Recipe(Strict):
         evaluate_at: earlier rounds after which votes are taken too.
         augmentation: how clients change their examples at random while they train; a name from
             ``flcert.training.augmentation.AUGMENTATIONS`` or an import path.
+        initial: the public model that every group starts from: a name from the catalogue of ``flcert pretrain``, or the
+            path of a safetensors file. By default the seed decides the weights.
+        features: a public function of an input, on whose output groups train the model; by default none.
         smoothing: CRFL's clipping and noise, if that is the algorithm.
         variants: settings that differ between groups: group g uses entry g modulo their number.
     """
@@ -58,6 +62,8 @@ class Recipe(Strict):
     seeds: Literal["shared", "per-group"] = "shared"
     evaluate_at: tuple[int, ...] = ()
     augmentation: Choice | None = None
+    initial: str | None = None
+    features: Features | None = None
     smoothing: Smoothing | None = None
     variants: tuple[Variant, ...] = ()
 
@@ -71,6 +77,15 @@ class Recipe(Strict):
         outside = [point for point in self.evaluate_at if not 1 <= point <= self.rounds]
         if outside:
             raise ValueError(f"evaluate_at must be in [1, rounds={self.rounds}], got {outside[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _changes_before_features(self) -> "Recipe":
+        if self.features and self.augmentation:
+            raise ValueError(
+                "recipe.augmentation changes what a model receives, which features are; "
+                f"use recipe.features.augmentation, got {self.augmentation.name!r}"
+            )
         return self
 
     def of_group(self, group: int) -> "Recipe":

@@ -7,31 +7,42 @@ from torch import nn
 from flcert import models
 from flcert.core.digest import digest_arrays
 from flcert.core.store import Arrays
-from flcert.training.device import DEVICE, array
+from flcert.training.device import DEVICE, array, tensor
 from flcert.training.recipe import Recipe
 
 
-def initial_module(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
+def initial_module(
+    recipe: Recipe, input_shape: tuple[int, ...], num_labels: int, start: Arrays | None = None
+) -> nn.Module:
     """The model of a recipe as it is before any client trains it.
 
     Args:
         recipe: the recipe of the group, whose seed decides the weights.
-        input_shape: shape of one input.
+        input_shape: shape of what the model receives: an input, or its features.
         num_labels: L.
+        start: public weights to start from instead.
     """
-    return models.build(recipe.model, input_shape, num_labels, recipe.seed).to(DEVICE)
+    module = models.build(recipe.model, input_shape, num_labels, recipe.seed).to(DEVICE)
+    if start is not None:
+        module.load_state_dict({name: tensor(values) for name, values in start.items()})
+    return module
 
 
-def initial_digest(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> str:
-    """A digest of the weights that a user's own model starts from; empty for models that come with flcert.
+def initial_digest(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int, start: Arrays | None = None) -> str:
+    """A digest of the weights that groups start from; empty if a model that comes with flcert starts from the seed.
 
-    A user's factory may take them from anywhere, such as a checkpoint, so they belong to the key of every model that is
-    trained from them. The weights of our own models follow from the recipe.
+    Public weights, and those of a user's factory, may come from anywhere, such as a checkpoint, so they belong to the
+    key of every model that is trained from them. Those of our own models follow from the recipe.
     """
-    if ":" not in recipe.model.name:
+    if ":" not in recipe.model.name and start is None:
         return ""
-    arrays = state_arrays(initial_module(recipe, input_shape, num_labels))
+    arrays = state_arrays(initial_module(recipe, input_shape, num_labels, start))
     return digest_arrays(*arrays.values(), text=json.dumps(list(arrays)))
+
+
+def model_bytes(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
+    """The bytes of a model's weights, as a client sends them in a round and the server stores them."""
+    return sum(array.nbytes for array in state_arrays(initial_module(recipe, input_shape, num_labels)).values())
 
 
 def state_arrays(module: nn.Module) -> Arrays:

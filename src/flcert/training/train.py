@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from flcert import aggregators
 from flcert.attacks import AttackPlan
 from flcert.core.store import Arrays, Entry, Store, derived
 from flcert.datasets import Federation
@@ -17,9 +18,11 @@ from flcert.training.checks import check_recipe
 from flcert.training.compression import Dtype, compressed, expanded
 from flcert.training.context import Context
 from flcert.training.ensemble import Ensemble
+from flcert.training.examples import Featured, features_of_clients
 from flcert.training.fill import Job, fill, is_finite, state
 from flcert.training.group import train_group
-from flcert.training.keys import compressed_entry, model_entry, recipe_sources
+from flcert.training.keys import SERVER, compressed_entry, features_digest, model_entry, recipe_sources
+from flcert.training.public import Public, public_of
 from flcert.training.recipe import Recipe
 from flcert.training.start import initial_digest
 from flcert.training.tasks import GroupTask
@@ -48,22 +51,39 @@ def train(
         return train_groups(Context(workers, store or Store()), grouping, recipe)
 
 
-def train_groups(context: Context, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None = None) -> Ensemble:
+def train_groups(
+    context: Context, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None = None, public: Public | None = None
+) -> Ensemble:
     """Do what ``train`` does, in the caller's context and with a recipe that ``check_recipe`` accepts.
 
     Each model is stored as soon as it is done, so that a killed run loses only the groups in flight. Under an attack
     only groups that hold a malicious client differ; the others keep the same keys as without one.
+
+    Args:
+        context: where to train, and where models are kept.
+        grouping: who trains together.
+        recipe: how they train.
+        attack: who attacks, and how, in a simulation.
+        public: what all groups share; by default what the recipe names, read now.
     """
     federation = context.federation
-    tasks = _tasks(federation, grouping, recipe, attack)
+    public = public or public_of(recipe, federation.test_inputs, federation.num_labels)
+    tasks = _tasks(federation, grouping, recipe, attack, public)
     entries = _model_entries(federation, tasks)
     names = ["" if owned is None else owned[recipe.rounds].key for owned in entries]
+    featured = _featured(context, recipe, public, tasks, entries)
+    failures = {
+        name: reason
+        for name, task in zip(names, tasks, strict=True)
+        if task and (reason := featured.failure(task.members))
+    }
     jobs = {
-        name: Job(owned, partial(_itself, task))
+        name: Job(owned, partial(_with_examples, context.store, featured, task))
         for name, task, owned in zip(names, tasks, entries, strict=True)
-        if task is not None and owned is not None
+        if task is not None and owned is not None and name not in failures
     }
     filled = fill(context, train_group, jobs, context.stage("train"))
+    failures |= filled.failures
     return Ensemble(
         grouping=grouping,
         recipe=recipe,
@@ -71,12 +91,13 @@ def train_groups(context: Context, grouping: Grouping, recipe: Recipe, attack: A
         input_dtype=federation.input_dtype,
         num_labels=federation.num_labels,
         keys=tuple(
-            None if owned is None or name in filled.failures else {number: one.key for number, one in owned.items()}
+            None if owned is None or name in failures else {number: one.key for number, one in owned.items()}
             for name, owned in zip(names, entries, strict=True)
         ),
         load=context.store.load,
+        public=public,
         origins={one.key: one.made_from for owned in entries if owned for one in owned.values()},
-        failures={group: filled.failures[name] for group, name in enumerate(names) if name in filled.failures},
+        failures={group: failures[name] for group, name in enumerate(names) if name in failures},
         diverged=frozenset(group for group, name in enumerate(names) if name in filled.diverged),
         trained=filled.computed,
         reused=filled.reused,
@@ -132,14 +153,15 @@ def group_entries(
     federation: Federation, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None = None
 ) -> list[dict[int, Entry] | None]:
     """For each group, the entry of its model after each round that is kept, without training anything."""
-    return _model_entries(federation, _tasks(federation, grouping, recipe, attack))
+    public = public_of(recipe, federation.test_inputs, federation.num_labels)
+    return _model_entries(federation, _tasks(federation, grouping, recipe, attack, public))
 
 
 def _tasks(
-    federation: Federation, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None
+    federation: Federation, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None, public: Public
 ) -> list[GroupTask | None]:
-    """The task of each group that has clients."""
-    starts = Starts(federation)
+    """The task of each group that has clients, without the features of its examples."""
+    starts = Starts(federation, public)
     return [
         _task(starts, recipe.of_group(group), members, attack) if len(members) else None
         for group, members in enumerate(grouping.members)
@@ -149,22 +171,30 @@ def _tasks(
 class Starts:
     """The digests of the weights that groups start from, each computed once."""
 
-    def __init__(self, federation: Federation) -> None:
-        self._federation = federation
+    def __init__(self, federation: Federation, public: Public) -> None:
+        self._federation, self.public = federation, public
         self._known: dict[tuple[str, int], str] = {}
 
     def digest(self, recipe: Recipe) -> str:
         """The digest for one group's recipe."""
         wanted = recipe.model.model_dump_json(), recipe.seed
         if wanted not in self._known:
-            shape, labels = self._federation.input_shape, self._federation.num_labels
-            self._known[wanted] = initial_digest(recipe, shape, labels)
+            shape, labels = self.public.shape(self._federation.input_shape), self._federation.num_labels
+            self._known[wanted] = initial_digest(recipe, shape, labels, self.public.start)
         return self._known[wanted]
 
 
 def _task(starts: Starts, recipe: Recipe, members: NDArray[np.int64], attack: AttackPlan | None) -> GroupTask:
-    part = _part(attack, members)
-    return GroupTask(tuple(members.tolist()), recipe, recipe_sources(recipe, part), part, starts.digest(recipe))
+    part, public = _part(attack, members), starts.public
+    return GroupTask(
+        members=tuple(members.tolist()),
+        recipe=recipe,
+        sources=recipe_sources(recipe, part),
+        attack=part,
+        initial=starts.digest(recipe),
+        start=public.start,
+        features=features_digest(public.function, recipe.features) if public.function and recipe.features else "",
+    )
 
 
 def _part(attack: AttackPlan | None, members: NDArray[np.int64]) -> AttackPlan | None:
@@ -173,5 +203,30 @@ def _part(attack: AttackPlan | None, members: NDArray[np.int64]) -> AttackPlan |
     return replace(attack, malicious=controlled) if attack and controlled else None
 
 
-def _itself(task: GroupTask) -> GroupTask:
-    return task
+def _featured(
+    context: Context,
+    recipe: Recipe,
+    public: Public,
+    tasks: Sequence[GroupTask | None],
+    entries: Sequence[dict[int, Entry] | None],
+) -> Featured:
+    """The features that groups need whose models are not there yet; nothing if models receive the inputs."""
+    if public.function is None or recipe.features is None:
+        return Featured({}, {})
+    owners: dict[int, AttackPlan | None] = {}
+    for task, owned in zip(tasks, entries, strict=True):
+        if task is not None and owned is not None and state(context.store, owned.values()) != "present":
+            malicious = task.attack.malicious if task.attack else frozenset()
+            owners |= {one: task.attack if one in malicious else None for one in task.members}
+            if aggregators.uses_root(aggregators.build(task.recipe.aggregator)):
+                owners[SERVER] = None
+    return features_of_clients(context, public.function, recipe.features, owners)
+
+
+def _with_examples(store: Store, featured: Featured, task: GroupTask) -> GroupTask:
+    """The task as a worker needs it."""
+    if not featured.keys:
+        return task
+    examples = tuple(store.load(featured.keys[member]) for member in task.members)
+    server = featured.keys.get(SERVER)
+    return replace(task, examples=examples, server=store.load(server) if server else None)

@@ -1,15 +1,17 @@
 """Votes and ranks of all groups on the test inputs: from the store, or computed by workers if it lacks them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from flcert.attacks import triggers
 from flcert.certify import Evidence, RankCounts, count_ranks
+from flcert.core.digest import digest_json, digest_named
 from flcert.core.settings import Choice
 from flcert.core.store import Arrays, Entry, Store, derived
 from flcert.datasets import Federation
@@ -17,9 +19,10 @@ from flcert.errors import IntegrityError, RunError
 from flcert.training.context import Context
 from flcert.training.device import array, tensor
 from flcert.training.ensemble import Ensemble
+from flcert.training.examples import features_of_test_set
 from flcert.training.fill import Job, fill
-from flcert.training.keys import votes_entry
-from flcert.training.panel import Votes, chunks, panel
+from flcert.training.keys import recipe_sources, votes_entry
+from flcert.training.panel import Voter, Votes, chunks, panel
 from flcert.training.tasks import VoteTask
 from flcert.voting import NO_VOTE
 
@@ -59,6 +62,38 @@ def votes_on_test_set(context: Context, ensemble: Ensemble, question: Question =
     for group, votes in _answers(context, ensemble, question).items():
         table[group] = votes
     return table
+
+
+def public_labels(context: Context, ensemble: Ensemble) -> NDArray[np.int64] | None:
+    """The labels that the public start alone gives to the test inputs; None if groups did not start from one."""
+    start = ensemble.public.start
+    if start is None:
+        return None
+    return labels_of(context, ensemble, start, VOTES)
+
+
+def labels_of(context: Context, ensemble: Ensemble, arrays: Arrays, question: Question) -> NDArray[np.int64]:
+    """The labels that a model of the ensemble's kind gives to the test inputs, whoever owns it.
+
+    Args:
+        context: where to ask it.
+        ensemble: the trained groups.
+        arrays: the weights of the model.
+        question: what it is asked; only the trigger counts.
+    """
+    function = ensemble.public.function
+    what = ["model of the server", ensemble.recipe.model.model_dump(mode="json"), recipe_sources(ensemble.recipe)]
+    key = digest_json([*what, digest_named(arrays), function.identity if function else "", torch.__version__])
+    entry = votes_entry(key, context.federation.test_digest(), None, question.trigger)
+    if (stored := _stored(context.store, entry)) is not None:
+        return stored["votes"].astype(np.int64)
+    features = features_of_test_set(context, function, question.trigger) if function else None
+    voter = Voter(ensemble.recipe.of_group(0).model_copy(update={"smoothing": None}), arrays)
+    job = Job({0: entry}, partial(VoteTask, (voter,), question.trigger, features))
+    filled = fill(context, vote_on_test_set, {key: job}, context.stage("public model"))
+    for reason in filled.failures.values():
+        raise RunError(f"the public model cannot vote: {reason}")
+    return context.store.load(entry.key)["votes"].astype(np.int64)
 
 
 def ranks_on_test_set(context: Context, ensemble: Ensemble) -> RankCounts:
@@ -114,10 +149,12 @@ def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapp
     owners, report, seats = ensemble.owners(question.rounds), context.stage(question.what), ensemble.seats
     total = len(owners)
     there = total - len(entries)
+    function = ensemble.public.function
+    features = features_of_test_set(context, function, question.trigger) if function and entries else None
     jobs = {
         chunk[0]: Job(
             {seat: entries[key] for seat, key in enumerate(chunk)},
-            partial(_task, ensemble, owners, chunk, question.trigger),
+            partial(_task, ensemble, {key: owners[key] for key in chunk}, question.trigger, features),
         )
         for chunk in chunks(list(entries), seats)
     }
@@ -130,23 +167,32 @@ def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapp
         raise RunError(f"the model of key {key} cannot vote: {reason}")
 
 
-def _task(ensemble: Ensemble, owners: dict[str, int], keys: Sequence[str], trigger: Choice | None) -> VoteTask:
-    return VoteTask(tuple(ensemble.voter(owners[key], key) for key in keys), trigger)
+def _task(
+    ensemble: Ensemble, owners: dict[str, int], trigger: Choice | None, features: NDArray[np.float32] | None
+) -> VoteTask:
+    return VoteTask(tuple(ensemble.voter(group, key) for key, group in owners.items()), trigger, features)
 
 
 def vote_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
     """The votes of each model on the federation's test inputs, in a worker."""
-    inputs = federation.test_inputs
-    if task.trigger:
-        inputs = array(triggers.build(task.trigger)(tensor(inputs)))
-    together = panel(task.voters, federation.input_shape, federation.num_labels)
+    inputs = _received(federation, task)
+    together = panel(task.voters, inputs.shape[1:], federation.num_labels)
     return {seat: {"votes": votes} for seat, votes in enumerate(together.votes(inputs))}
 
 
 def rank_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
     """How each model ranks all labels on each of the federation's test inputs, in a worker."""
-    together = panel(task.voters, federation.input_shape, federation.num_labels)
-    return {seat: {"ranks": ranks} for seat, ranks in enumerate(together.ranks(federation.test_inputs))}
+    inputs = _received(federation, task)
+    together = panel(task.voters, inputs.shape[1:], federation.num_labels)
+    return {seat: {"ranks": ranks} for seat, ranks in enumerate(together.ranks(inputs))}
+
+
+def _received(federation: Federation, task: VoteTask) -> NDArray[np.generic]:
+    """What models receive: the test inputs, stamped if the task says so, or their features."""
+    if task.features is not None:
+        return task.features
+    inputs = federation.test_inputs
+    return array(triggers.build(task.trigger)(tensor(inputs))) if task.trigger else inputs
 
 
 ANSWERS: dict[str, Callable[[Federation, VoteTask], dict[int, Arrays]]] = {
