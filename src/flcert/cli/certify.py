@@ -104,12 +104,14 @@ class Asked:
         evidence: the votes.
         truth: the true labels, if known.
         recorded: the directory whose recorded certificate must be the same, if any.
+        run: the run directory that the votes come from, if any.
     """
 
     guarantee: "Guarantee"
     evidence: "Evidence"
     truth: "NDArray[Any] | None" = None
     recorded: "RunDirectory | None" = None
+    run: "RunDirectory | None" = None
 
     def __post_init__(self) -> None:
         self.guarantee.check_evidence(self.evidence)
@@ -150,10 +152,10 @@ def _of_run(path: Path, given: dict[str, Any], also: str | None) -> Asked:
     if also:
         guarantee = guarantee_of_run(directory, also)
         _refuse_idle(given, type(guarantee), f"certificate {also!r}", also=True)
-        return Asked(guarantee, directory.evidence(guarantee.needs), truth)
+        return Asked(guarantee, directory.evidence(guarantee.needs), truth, run=directory)
     _refuse_idle(given, type(own), own.title)
     changed = guarantee_from({**own.model_dump(), **given})
-    return Asked(changed, directory.evidence(changed.needs), truth, None if given else directory)
+    return Asked(changed, directory.evidence(changed.needs), truth, None if given else directory, directory)
 
 
 def _of_table(table: Table, given: dict[str, Any], truth: "NDArray[Any] | None") -> Asked:
@@ -208,11 +210,12 @@ def _as_csv(certificate: "Certificate") -> str:
 def _print(certificate: "Certificate", asked: Asked, *, as_json: bool) -> None:
     from flcert.certify import certified_accuracy, certified_share
     from flcert.cli.render import curve_table, output
-    from flcert.report.points import proof_sentence
+    from flcert.report.points import proof_sentence, public_sentence
 
     known = asked.truth is not None
     curve = certified_accuracy(certificate, asked.truth) if asked.truth is not None else certified_share(certificate)
     what = "certified accuracy" if known else "certified share"
+    public = asked.run.public_figures(curve) if asked.run else None
     if as_json:
         result = {
             "guarantee": asked.guarantee.model_dump(mode="json"),
@@ -222,6 +225,7 @@ def _print(certificate: "Certificate", asked: Asked, *, as_json: bool) -> None:
             "levels": certificate.levels.tolist(),
             "abstained": certificate.abstained.tolist(),
             "num_abstained": int(certificate.abstained.sum()),
+            **({"public": public.model_dump(mode="json")} if public else {}),
         }
         typer.echo(json.dumps(result))
         return
@@ -229,6 +233,8 @@ def _print(certificate: "Certificate", asked: Asked, *, as_json: bool) -> None:
     console.print(curve_table(curve, len(certificate), None, what))
     console.print(f"\n{int(certificate.abstained.sum()):,} inputs abstained.")
     console.print(proof_sentence(asked.guarantee, curve, len(certificate), right=known))
+    if public:
+        console.print(public_sentence(public, len(certificate)))
 
 
 def _print_of_test_set(path: Path, asked: Asked, *, as_json: bool) -> None:

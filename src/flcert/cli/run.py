@@ -133,7 +133,7 @@ def _warn(ensemble: "Ensemble") -> None:
 
 def _print(result: "RunResult", *, as_json: bool) -> None:
     from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output
-    from flcert.report.points import also_curves, proof_sentence
+    from flcert.report.points import also_curves, proof_sentence, public_sentence
 
     ensemble = result.ensemble
     if as_json:
@@ -145,9 +145,11 @@ def _print(result: "RunResult", *, as_json: bool) -> None:
     summary = result.summary
     console, curve, inputs = output(), np.array(summary.certified_accuracy), summary.inputs
     console.print(f"{groups_sentence(ensemble)}\n")
-    also = also_curves(summary.also, inputs)
+    also = also_curves(summary)
     console.print(curve_table(curve, inputs, summary.accuracy, "certified accuracy", also))
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
+    if summary.public:
+        console.print(public_sentence(summary.public, inputs))
     if result.attacked and summary.attack:
         console.print(f"\n{attack_sentence(summary.attack, result.attacked.trained)}")
     console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)

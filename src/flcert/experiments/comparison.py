@@ -2,7 +2,7 @@
 
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import Outcome, Panel, curve_line, curve_rows
+from flcert.experiments.outcome import LEVELS, Outcome, Panel, curve_line, curve_rows
 from flcert.training.smoothing import Smoothing
 
 
@@ -22,7 +22,7 @@ def comparison(lab: Lab, options: Options) -> Outcome:
         panels=[
             Panel(
                 lab.federation.name,
-                "malicious clients m",
+                LEVELS,
                 "certified accuracy",
                 [curve_line(name, curve, length) for name, curve in curves.items()],
             )

@@ -7,7 +7,7 @@ from flcert.core.settings import Choice
 from flcert.experiments.base_algorithms import ALGORITHMS, larger_groups, small_groups
 from flcert.experiments.lab import Lab, with_rule
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import Line, Outcome, Panel, Row
+from flcert.experiments.outcome import LEVELS, Line, Outcome, Panel, Row
 from flcert.pipeline.attack import backdoor_for
 from flcert.runs.config import Config
 
@@ -67,4 +67,4 @@ def _panel(rows: list[Row], algorithm: str, metric: str) -> Panel:
         )
         for method in methods
     ]
-    return Panel(algorithm, "malicious clients m", metric, lines)
+    return Panel(algorithm, LEVELS, metric, lines)

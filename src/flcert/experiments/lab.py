@@ -22,7 +22,7 @@ from flcert.runs.config import Config
 from flcert.training import Context, Ensemble, Progress
 from flcert.training.checks import check_recipe
 from flcert.training.train import refuse_without_models, train_groups
-from flcert.training.votes import Question, evidence_on_test_set
+from flcert.training.votes import Question, evidence_on_test_set, public_labels
 
 Announce = Callable[[str], None]
 
@@ -40,6 +40,7 @@ class Lab:
         self.config, self.context, self.announce = config, context, announce
         self.trained = self.reused = 0
         self.failed: list[str] = []
+        self.public: NDArray[np.int64] | None = None  # labels of the public model that groups start from
         self.probabilistic: dict[str, dict[int, Guarantee]] = {}  # by method and number of groups
 
     @property
@@ -84,15 +85,23 @@ class Lab:
         ensemble = train_groups(self.context, grouping, config.recipe, plan)
         self.trained += ensemble.trained
         self.reused += ensemble.reused
+        self.public = public_labels(self.context, ensemble)
         refuse_without_models(ensemble)
         for group, reason in list(ensemble.failures.items())[:1]:
             count = len(ensemble.failures)
             self.failed.append(f"{what}: {count:,} of {len(grouping):,} groups failed; group {group}: {reason}")
         return ensemble
 
+    @property
+    def public_accuracy(self) -> float | None:
+        """The accuracy of the public model alone; None if groups do not start from one."""
+        return None if self.public is None else float(np.mean(self.public == self.truth))
+
     def remarks(self) -> list[str]:
         """Notes on all figures: groups that failed, and how sure probabilistic certificates are."""
         remarks, inputs = list(self.failed), len(self.truth)
+        if self.public_accuracy is not None:
+            remarks.append(f"The public model alone is right on {self.public_accuracy:.1%}, whatever clients do.")
         for method, guarantees in self.probabilistic.items():
             (probability,) = {one.failure_probability for one in guarantees.values()}
             remarks.append(f"Each curve of {method} holds by itself, except with probability {probability}.")

@@ -1,13 +1,16 @@
 """The result of an experiment: rows for a table, and panels for a figure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 Curve = NDArray[np.float64]
 Row = tuple[str | int | float, ...]
+
+LEVELS = "malicious clients m"
+"""The axis of a panel in which the public model alone is a flat line."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,23 @@ def curve_line(label: str, curve: Curve, length: int) -> Line:
     return Line(label, [(m, at(curve, m)) for m in range(length)])
 
 
+def with_public_line(outcome: Outcome, accuracy: float | None) -> Outcome:
+    """The outcome with the flat line of the public model alone beside certified accuracy, if there is such a model."""
+    if accuracy is None:
+        return outcome
+    panels = [
+        replace(panel, lines=[*panel.lines, Line("public model alone", [(0, accuracy), (_last(panel), accuracy)])])
+        if (panel.x, panel.y) == (LEVELS, "certified accuracy")
+        else panel
+        for panel in outcome.panels
+    ]
+    return replace(outcome, panels=panels)
+
+
+def _last(panel: Panel) -> float:
+    return max(x for line in panel.lines for x, _ in line.points)
+
+
 def outcome_of_both(varied: str, curves: Mapping[tuple[str, str | int], Curve], note: str = "") -> Outcome:
     """CA against m for both of the paper's methods side by side, with a line for each value of what varies.
 
@@ -94,7 +114,7 @@ def outcome_of_both(varied: str, curves: Mapping[tuple[str, str | int], Curve], 
             for (name, setting), curve in curves.items()
             if name == method
         ]
-        panels.append(Panel(method, "malicious clients m", "certified accuracy", lines))
+        panels.append(Panel(method, LEVELS, "certified accuracy", lines))
     return Outcome(
         header=("method", varied, "m", "certified_accuracy"),
         rows=[row for key, curve in curves.items() for row in curve_rows(key, curve, length)],

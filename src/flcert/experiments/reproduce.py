@@ -14,6 +14,7 @@ from flcert.errors import InputError, check_range
 from flcert.experiments import Lab, Options, Outcome, experiment, open_lab
 from flcert.experiments.facts import FigureFacts
 from flcert.experiments.lab import Announce
+from flcert.experiments.outcome import with_public_line
 from flcert.runs.config import Config
 from flcert.training import Progress
 from flcert.training.context import silent
@@ -97,7 +98,8 @@ def reproduce(
     with open_lab(request.config, engine or Processes(), store, progress, announce) as lab:
         _check_numbers(request.options, lab.federation.num_clients)
         outcome = chosen.function(lab, request.options)
-    outcome = replace(outcome, note=" ".join(filter(None, [outcome.note, *lab.remarks()])))
+    note = " ".join(filter(None, [outcome.note, *lab.remarks()]))
+    outcome = replace(with_public_line(outcome, lab.public_accuracy), note=note)
     write_atomic(table, _as_csv(outcome))
     for form, picture in draw(outcome).items():
         write_atomic(Path(f"{stem}.{form}"), picture)

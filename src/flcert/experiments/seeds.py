@@ -4,7 +4,7 @@ import numpy as np
 
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import Line, Outcome, Panel, Row, at
+from flcert.experiments.outcome import LEVELS, Line, Outcome, Panel, Row, at
 from flcert.runs.config import Config
 
 
@@ -25,7 +25,7 @@ def seeds(lab: Lab, options: Options) -> Outcome:
         mean, spread = table.mean(axis=0), table.std(axis=0, ddof=1)
         rows += [(name, m, float(mean[m]), float(spread[m]), len(trials)) for m in range(length)]
         line = Line(f"mean of {len(trials)}, with standard deviation", list(enumerate(mean.tolist())), spread.tolist())
-        panels.append(Panel(name, "malicious clients m", "certified accuracy", [line]))
+        panels.append(Panel(name, LEVELS, "certified accuracy", [line]))
     return Outcome(
         header=("method", "m", "mean", "standard_deviation", "repeats"), rows=rows, panels=panels[::-1], columns=2
     )

@@ -10,12 +10,13 @@ from flcert.core.settings import Choice
 from flcert.errors import InputError
 from flcert.models.cnn import CNN
 from flcert.models.lstm import LSTM
-from flcert.models.mlp import MLP
+from flcert.models.mlp import MLP, linear
 from flcert.models.resnet20 import ResNet20
 from flcert.models.stacking import Stackable, stackable
 
 MODELS: dict[str, plugins.Factory] = {
     "cnn": CNN,
+    "linear": linear,
     "lstm": LSTM,
     "mlp": MLP,
     "resnet20": ResNet20,

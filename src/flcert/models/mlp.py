@@ -54,3 +54,13 @@ class MLP(nn.Module):
             return hidden[:, 0, :num_labels]
 
         return scores
+
+
+def linear(input_shape: tuple[int, ...], num_labels: int) -> MLP:
+    """One dense layer, the usual head on public features.
+
+    Args:
+        input_shape: shape of one input; it is flattened.
+        num_labels: L.
+    """
+    return MLP(input_shape, num_labels, hidden=())

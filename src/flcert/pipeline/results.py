@@ -150,6 +150,8 @@ def write_results(trained: TrainedRun, found: Certified, circumstances: Circumst
     directory.write_array("inputs", subject.test_inputs[[sample.position for sample in samples.inputs]])
     directory.write(_group_ids(trained))
     directory.write_public(trained.ensemble.public)
+    if circumstances.public is not None:
+        directory.write_array("public", circumstances.public)
     directory.write(_manifest(trained, found.guarantee, circumstances))
     write_report(directory)
     return summary
@@ -168,18 +170,9 @@ def _summary(trained: TrainedRun, found: Certified, circumstances: Circumstances
         certified_accuracy=tuple(found.curve.tolist()),
         also=_also(trained, found, progress),
         attack=circumstances.attack,
-        public=_public_figures(trained, found, circumstances.public),
-    )
-
-
-def _public_figures(trained: TrainedRun, found: Certified, labels: NDArray[np.int64] | None) -> PublicFigures | None:
-    """What the public model reaches alone, beside the curve of the run."""
-    if labels is None:
-        return None
-    accuracy = float(np.mean(labels == trained.subject.test_labels))
-    above = np.flatnonzero(found.curve > accuracy)
-    return PublicFigures(
-        name=trained.ensemble.public.name, accuracy=accuracy, above_until=int(above[-1]) if len(above) else None
+        public=None
+        if circumstances.public is None
+        else PublicFigures.of(trained.ensemble.public.name, circumstances.public, truth, found.curve),
     )
 
 

@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 
 from flcert.certify import Certificate
 
-BLUE, ORANGE = "#0072b2", "#d55e00"  # distinguishable with any colour vision
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # distinguishable with any colour vision
 
 Curve = NDArray[np.float64]
 
 
-def curve_figure(curve: Curve, accuracy: float) -> Figure:
-    """Certified accuracy against the number of malicious clients."""
+def curve_figure(curve: Curve, accuracy: float, public: float | None = None) -> Figure:
+    """Certified accuracy against the number of malicious clients, beside the public model alone if there is one."""
     figure, axes = _figure()
     axes.step(np.arange(len(curve)), curve, where="post", color=BLUE, label="certified accuracy")
     axes.axhline(accuracy, color=ORANGE, linestyle="--", label="accuracy without attack")
+    if public is not None:
+        axes.axhline(public, color=GREEN, linestyle=":", label="public model alone")
     axes.set(xlabel="malicious clients m", ylabel="share of test inputs", ylim=(0, 1.02), xlim=(0, len(curve) - 1))
     axes.legend()
     return figure

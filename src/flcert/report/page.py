@@ -14,7 +14,15 @@ from flcert.certify import Figures, Guarantee, kind_class
 from flcert.core.files import write_atomic
 from flcert.report import figures
 from flcert.report.chart import Chart
-from flcert.report.points import also_curves, chosen_levels, levels_of_all, proof_sentence, telling_level, widened
+from flcert.report.points import (
+    also_curves,
+    chosen_levels,
+    levels_of_all,
+    proof_sentence,
+    public_sentence,
+    telling_level,
+    widened,
+)
 from flcert.runs.directory import RunDirectory
 from flcert.runs.records import AttackFigures, Manifest, Samples, Summary
 
@@ -24,7 +32,7 @@ def write_report(run_directory: RunDirectory) -> Path:
     manifest, summary = run_directory.manifest(), run_directory.summary()
     curve = np.array(summary.certified_accuracy)
     guarantee, config, groups = manifest.guarantee, run_directory.config(), manifest.groups
-    also = also_curves(summary.also, summary.inputs)
+    also = also_curves(summary)
     wide = widened(curve, also)
     page = _template().render(
         images=_images(run_directory, manifest, summary),
@@ -35,6 +43,7 @@ def write_report(run_directory: RunDirectory) -> Path:
             for m in levels_of_all(curve, also)
         ],
         sentence=proof_sentence(guarantee, curve, summary.inputs, right=True),
+        public=public_sentence(summary.public, summary.inputs) if summary.public else "",
         guarantee=guarantee,
         notes=[note for kind, figures in summary.also.items() if (note := _note(kind, figures, guarantee))],
         config=config.canonical(),
@@ -94,7 +103,7 @@ def _explained(samples: Samples | None, guarantee: Guarantee) -> dict[str, Any] 
 def _draw(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -> dict[str, Figure]:
     certificate, truth, curve = run_directory.certificate(), run_directory.truth(), np.array(summary.certified_accuracy)
     drawn = {
-        "curve": figures.curve_figure(curve, summary.accuracy),
+        "curve": figures.curve_figure(curve, summary.accuracy, summary.public.accuracy if summary.public else None),
         "levels": figures.levels_figure(certificate, truth),
         "sizes": figures.sizes_figure(np.array([facts.clients for facts in manifest.groups])),
     }

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert.certify import Figures, Guarantee
+from flcert.certify import Guarantee
+from flcert.runs.records import PublicFigures, Summary
 
 Curve = NDArray[np.float64]
 
@@ -20,28 +21,43 @@ class Also:
         title: what people call it.
         values: the share of inputs by m.
         complete: whether the share is zero at all other m; if not, it was not computed there.
+        flat: the share at every m, for a model that no client can change.
     """
 
     kind: str
     title: str
     values: Mapping[int, float]
     complete: bool
+    flat: float | None = None
 
     def at(self, m: int) -> float | None:
         """The share at m, or None if it is not known."""
+        if self.flat is not None:
+            return self.flat
         return self.values.get(m, 0.0 if self.complete else None)
 
 
-def also_curves(also: Mapping[str, Figures], num_inputs: int) -> list[Also]:
-    """Curves of further certificates of the same models, from the summary of a run."""
-    curves = []
-    for kind, found in also.items():
+def also_curves(summary: Summary) -> list[Also]:
+    """Curves of further certificates of the same models, and the line of the public model, from a run's summary."""
+    curves, num_inputs = [], summary.inputs
+    for kind, found in summary.also.items():
         if found.certified_accuracy is not None:
             curves.append(Also(kind, found.title, dict(enumerate(found.certified_accuracy)), complete=True))
         else:
             shares = {m: inputs / num_inputs for m, inputs in (found.inputs or {}).items()}
             curves.append(Also(kind, found.title, shares, complete=False))
+    if summary.public:
+        curves.append(Also("public", "public model alone", {}, complete=True, flat=summary.public.accuracy))
     return curves
+
+
+def public_sentence(figures: PublicFigures, num_inputs: int) -> str:
+    """What the public model reaches alone, and how far the certified accuracy is above it."""
+    right = f"{round(figures.accuracy * num_inputs):,} of them ({figures.accuracy:.1%})"
+    alone = f"The public model {figures.name!r} alone gets {right} right, whatever any number of clients do;"
+    if figures.above_until is None:
+        return f"{alone} the certified accuracy is never above that."
+    return f"{alone} the certified accuracy is above that up to m = {figures.above_until:,}."
 
 
 def widened(curve: Curve, also: Sequence[Also]) -> Curve:
@@ -56,7 +72,8 @@ def widened(curve: Curve, also: Sequence[Also]) -> Curve:
 
 def levels_of_all(curve: Curve, also: Sequence[Also]) -> list[int]:
     """Levels worth a row when several certificates are shown."""
-    shares = [[own, *(one.at(m) or 0.0 for one in also)] for m, own in enumerate(widened(curve, also))]
+    falling = [one for one in also if one.flat is None]
+    shares = [[own, *(one.at(m) or 0.0 for one in falling)] for m, own in enumerate(widened(curve, also))]
     return chosen_levels(np.max(shares, axis=1))
 
 

@@ -9,6 +9,7 @@ The files::
     public.safetensors   the weights that groups started from, and those of the public function, if there are any
     dropped/             replies from each group's clients that were not used (real clients only)
     votes.npy            groups x inputs; -1 where a group casts no vote
+    public.npy           labels that the public model alone gives to the test inputs, if groups started from one
     truth.npy            true labels of the test inputs
     certificate.npz/.csv label, level and abstention of each test input
     curve.csv            certified accuracy for every m
@@ -43,7 +44,16 @@ from flcert.errors import InputError, IntegrityError, unknown_name
 from flcert.features import PublicFunction
 from flcert.grouping import Grouping
 from flcert.runs.config import Config, from_record, parse_config
-from flcert.runs.records import DroppedReplies, DroppedReply, GroupIds, Manifest, Record, Samples, Summary
+from flcert.runs.records import (
+    DroppedReplies,
+    DroppedReply,
+    GroupIds,
+    Manifest,
+    PublicFigures,
+    Record,
+    Samples,
+    Summary,
+)
 from flcert.training.public import NOTHING, Public
 from flcert.voting.files import load_npy
 
@@ -210,6 +220,16 @@ class RunDirectory:
         """
         votes, labels = self.array("votes"), self.manifest().data.labels
         return Evidence.of_votes(votes, labels, self.members(), self.ranks() if need == "ranks" else None)
+
+    def public_figures(self, curve: NDArray[np.float64]) -> PublicFigures | None:
+        """What the public model reaches alone, beside a curve of certified accuracy; None if there is no such model."""
+        facts = self.manifest().public
+        if facts is None or facts.name is None or not (self.path / "public.npy").exists():
+            return None
+        labels, truth = self.array("public"), self.truth()
+        if labels.shape != truth.shape:
+            raise InputError(f"{self.path / 'public.npy'} must hold {len(truth)} labels, got shape {labels.shape}")
+        return PublicFigures.of(facts.name, labels, truth, curve)  # type: ignore[arg-type]
 
     def truth(self) -> NDArray[np.generic]:
         """The true labels of the test inputs."""

@@ -6,6 +6,8 @@ Each file carries its format number. Files of format 1 have no number, and can s
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from flcert.certify import Figures, Guarantee, guarantee_from, kind_class
@@ -245,6 +247,15 @@ class PublicFigures(Strict):
     name: str
     accuracy: float
     above_until: int | None
+
+    @classmethod
+    def of(
+        cls, name: str, labels: NDArray[np.integer], truth: NDArray[np.integer], curve: NDArray[np.float64]
+    ) -> "PublicFigures":
+        """The figures beside a curve of certified accuracy, which never rises."""
+        accuracy = float(np.mean(labels == truth))
+        above = np.flatnonzero(curve > accuracy)
+        return cls(name=name, accuracy=accuracy, above_until=int(above[-1]) if len(above) else None)
 
 
 class Summary(Record):

@@ -64,6 +64,8 @@ class Service:
             "accuracy": float(np.mean(labels == truth)),
             "certified_accuracy": certified_accuracy(self._test, truth).tolist(),
         }
+        public = directory.public_figures(certified_accuracy(self._test, truth))
+        test |= {"public": public.model_dump(mode="json") if public else None}
         if ledger:  # the account covers alpha, not twice alpha as in Algorithm 1 to the letter
             account = {"alpha": ledger.account.alpha, "selection": "safe"}
             self.guarantee = self.guarantee.model_copy(update=account)

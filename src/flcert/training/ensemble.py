@@ -93,6 +93,8 @@ class Ensemble:
         keys = self.keys[group]
         if keys is None:
             raise InputError(f"group {group} has no model")
+        if self.recipe.models_per_group:
+            raise InputError(f"a group has {self.recipe.models_per_group} models, which vote as one; it has no module")
         recipe = self.recipe.of_group(group)
         return loaded(recipe, self.load(keys[recipe.rounds]), self.model_shape, self.num_labels)
 

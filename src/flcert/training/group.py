@@ -4,6 +4,8 @@ Nothing else may enter: not the other groups, not the number of workers, not wha
 function's key is the digest of its inputs (``flcert.training.keys``), and a model is stored under that key.
 """
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from flcert import aggregators, attacks
@@ -16,7 +18,7 @@ from flcert.training.device import tensor
 from flcert.training.keys import recipe_sources
 from flcert.training.local import Client, Replica
 from flcert.training.rounds import Attacker, run_rounds
-from flcert.training.start import initial_digest, initial_module, state_arrays
+from flcert.training.start import initial_digest, initial_module, part_name, state_arrays
 from flcert.training.tasks import GroupTask
 
 
@@ -30,7 +32,18 @@ def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
         shape = _shape(federation, task)
         if task.initial and task.initial != initial_digest(task.recipe, shape, federation.num_labels, task.start):
             raise RunError(f"model {task.recipe.model.name!r} does not start from the weights that it had at first")
-        return _trained(federation, task)
+        if task.recipe.models_per_group is None:
+            return _trained(federation, task)
+        return _several(federation, task, task.recipe.models_per_group)
+
+
+def _several(federation: Federation, task: GroupTask, number: int) -> dict[int, Arrays]:
+    """Several models, one after the other, each in its own part of the arrays."""
+    kept: dict[int, Arrays] = {}
+    for one in range(number):
+        for rounds, arrays in _trained(federation, replace(task, recipe=task.recipe.of_model(one))).items():
+            kept.setdefault(rounds, {}).update({part_name(one, name): array for name, array in arrays.items()})
+    return kept
 
 
 def _trained(federation: Federation, task: GroupTask) -> dict[int, Arrays]:

@@ -1,6 +1,6 @@
 """Models that are asked together: many in one pass of batched products, or one alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -19,7 +19,7 @@ from flcert.training.device import tensor
 from flcert.training.local import Replica
 from flcert.training.recipe import Recipe
 from flcert.training.smoothing import Smoothing
-from flcert.training.start import initial_module
+from flcert.training.start import initial_module, part_of
 from flcert.voting import count, predicted_labels, winners
 
 SEATS = 16  # models in a stack; fixed, and empty seats are filled with zeros, so that no product changes its shape
@@ -44,6 +44,10 @@ class Voter:
     recipe: Recipe
     arrays: Arrays
 
+    def part(self, number: int) -> "Voter":
+        """One of several models that vote as one."""
+        return Voter(self.recipe.of_model(number), part_of(self.arrays, number))
+
 
 class Panel(Protocol):
     """Models that are loaded and ready to vote."""
@@ -53,6 +57,9 @@ class Panel(Protocol):
 
     def ranks(self, inputs: Inputs) -> Ranks:
         """How each model ranks the labels, (models x inputs x labels); see ``certify.ranked``."""
+
+    def blocks(self, inputs: Inputs) -> Iterator[Scores]:
+        """The scores of one block of inputs after another, (models x inputs x labels)."""
 
 
 def seats(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
@@ -69,6 +76,13 @@ def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
 def panel(voters: Sequence[Voter], input_shape: tuple[int, ...], num_labels: int) -> Panel:
     """The models of at most ``seats`` groups, ready to vote."""
     recipe = voters[0].recipe
+    if recipe.models_per_group is not None:
+        return Several(
+            [
+                panel([voter.part(number) for voter in voters], input_shape, num_labels)
+                for number in range(recipe.models_per_group)
+            ]
+        )
     module = initial_module(recipe, input_shape, num_labels)
     if recipe.smoothing is None and isinstance(module, Stackable) and models.stackable(module):
         return Stack(module, [voter.arrays for voter in voters])
@@ -105,14 +119,13 @@ class Stack:
 
     def votes(self, inputs: Inputs) -> Votes:
         """What each model predicts for each input, (models x inputs)."""
-        return np.concatenate([predicted_labels(scores) for scores in self._blocks(inputs)], axis=1, dtype=np.int32)
+        return _votes_of(self.blocks(inputs))
 
     def ranks(self, inputs: Inputs) -> Ranks:
         """How each model ranks the labels, (models x inputs x labels)."""
-        blocks = ([_places(of_model) for of_model in scores] for scores in self._blocks(inputs))
-        return np.concatenate([np.stack(block) for block in blocks], axis=1)
+        return _ranks_of(self.blocks(inputs))
 
-    def _blocks(self, inputs: Inputs) -> Iterator[Scores]:
+    def blocks(self, inputs: Inputs) -> Iterator[Scores]:
         """The scores of one block of inputs after another, (models x inputs x labels)."""
         for start in range(0, len(inputs), BATCH):
             examples = tensor(inputs[start : start + BATCH])
@@ -134,30 +147,63 @@ class Alone:
     def votes(self, inputs: Inputs) -> Votes:
         """What the model predicts for each input, (1 x inputs)."""
         if self._smoothing is None:
-            return _votes(self._module, inputs)[None]
+            return _votes_of(self.blocks(inputs))
         smoothing, replica = self._smoothing, Replica(deepcopy(self._module))  # the model itself never changes
         state = replica.read()
         copies = np.empty((smoothing.copies, len(inputs)), dtype=np.int32)
         for number in range(smoothing.copies):
             replica.write(smoothing.perturbed(state, replica.num_parameters, smoothing.seed, "copy", number))
-            copies[number] = _votes(replica.module, inputs)
+            copies[number] = _votes_of(_batches(replica.module, inputs))[0]
         return winners(count(copies)).astype(np.int32)[None]
 
     def ranks(self, inputs: Inputs) -> Ranks:
         """How the model ranks the labels, (1 x inputs x labels)."""
-        return np.concatenate([_places(scores) for scores in _batches(self._module, inputs)])[None]
+        return _ranks_of(self.blocks(inputs))
+
+    def blocks(self, inputs: Inputs) -> Iterator[Scores]:
+        """The scores of one block of inputs after another, (1 x inputs x labels)."""
+        return _batches(self._module, inputs)
 
 
-def _votes(module: nn.Module, inputs: Inputs) -> Votes:
-    return np.concatenate([predicted_labels(scores) for scores in _batches(module, inputs)], dtype=np.int32)
+class Several:
+    """Groups with several models each, whose scores are added up.
+
+    Args:
+        panels: the first models of all groups, their second ones, and so on.
+    """
+
+    def __init__(self, panels: Sequence[Panel]) -> None:
+        self._panels = panels
+
+    def votes(self, inputs: Inputs) -> Votes:
+        """What each group predicts for each input, (groups x inputs)."""
+        return _votes_of(self.blocks(inputs))
+
+    def ranks(self, inputs: Inputs) -> Ranks:
+        """How each group ranks the labels, (groups x inputs x labels)."""
+        return _ranks_of(self.blocks(inputs))
+
+    def blocks(self, inputs: Inputs) -> Iterator[Scores]:
+        """The summed scores of one block of inputs after another, (groups x inputs x labels)."""
+        for parts in zip(*(one.blocks(inputs) for one in self._panels), strict=True):
+            yield np.add.reduce(parts)
+
+
+def _votes_of(blocks: Iterable[Scores]) -> Votes:
+    return np.concatenate([predicted_labels(scores) for scores in blocks], axis=1, dtype=np.int32)
+
+
+def _ranks_of(blocks: Iterable[Scores]) -> Ranks:
+    placed = ([_places(of_model) for of_model in scores] for scores in blocks)
+    return np.concatenate([np.stack(block) for block in placed], axis=1)
 
 
 def _batches(module: nn.Module, inputs: Inputs) -> Iterator[Scores]:
-    """The scores of each batch of inputs, (inputs x labels)."""
+    """The scores of each batch of inputs, (1 x inputs x labels)."""
     module.eval()
     for start in range(0, len(inputs), BATCH):
         with one_thread(), torch.inference_mode():
-            yield module(tensor(inputs[start : start + BATCH])).float().cpu().numpy()
+            yield module(tensor(inputs[start : start + BATCH])).float().cpu().numpy()[None]
 
 
 def _places(scores: Scores) -> Ranks:

@@ -45,6 +45,8 @@ class Recipe(Strict):
         initial: the public model that every group starts from: a name from the catalogue of ``flcert pretrain``, or the
             path of a safetensors file. By default the seed decides the weights.
         features: a public function of an input, on whose output groups train the model; by default none.
+        models_per_group: how many models a group trains, each with a seed of its own; their scores are added up to one
+            vote. By default one.
         smoothing: CRFL's clipping and noise, if that is the algorithm.
         variants: settings that differ between groups: group g uses entry g modulo their number.
     """
@@ -64,6 +66,7 @@ class Recipe(Strict):
     augmentation: Choice | None = None
     initial: str | None = None
     features: Features | None = None
+    models_per_group: int | None = Field(default=None, ge=2, le=1000)
     smoothing: Smoothing | None = None
     variants: tuple[Variant, ...] = ()
 
@@ -87,6 +90,16 @@ class Recipe(Strict):
                 f"use recipe.features.augmentation, got {self.augmentation.name!r}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _one_model_with_smoothing(self) -> "Recipe":
+        if self.smoothing and self.models_per_group:
+            raise ValueError(f"recipe.smoothing is for one model a group, got models_per_group={self.models_per_group}")
+        return self
+
+    def of_model(self, number: int) -> "Recipe":
+        """The recipe of one of a group's several models, with a seed of its own."""
+        return self.model_copy(update={"models_per_group": None, "seed": derive(self.seed, "model", number)})
 
     def of_group(self, group: int) -> "Recipe":
         """The recipe of one group, with its variant and its own seed filled in."""

@@ -41,8 +41,20 @@ def initial_digest(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int
 
 
 def model_bytes(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
-    """The bytes of a model's weights, as a client sends them in a round and the server stores them."""
-    return sum(array.nbytes for array in state_arrays(initial_module(recipe, input_shape, num_labels)).values())
+    """The bytes of a group's weights, as a client sends them in a round and the server stores them."""
+    one = sum(array.nbytes for array in state_arrays(initial_module(recipe, input_shape, num_labels)).values())
+    return one * (recipe.models_per_group or 1)
+
+
+def part_name(number: int, name: str) -> str:
+    """The name of an array of one of a group's several models."""
+    return f"{number}/{name}"
+
+
+def part_of(arrays: Arrays, number: int) -> Arrays:
+    """The arrays of one of a group's several models."""
+    prefix = part_name(number, "")
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def state_arrays(module: nn.Module) -> Arrays:

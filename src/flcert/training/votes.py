@@ -1,6 +1,6 @@
 """Votes and ranks of all groups on the test inputs: from the store, or computed by workers if it lacks them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -22,7 +22,7 @@ from flcert.training.ensemble import Ensemble
 from flcert.training.examples import features_of_test_set
 from flcert.training.fill import Job, fill
 from flcert.training.keys import recipe_sources, votes_entry
-from flcert.training.panel import Voter, Votes, chunks, panel
+from flcert.training.panel import Panel, Voter, Votes, chunks, panel, seats
 from flcert.training.tasks import VoteTask
 from flcert.voting import NO_VOTE
 
@@ -41,6 +41,8 @@ class Question:
     rounds: int | None = None
     trigger: Choice | None = None
 
+
+FEATURES_TOGETHER = 8  # panels that vote on features which are sent once
 
 VOTES, RANKS = Question(), Question("ranks")
 
@@ -88,7 +90,7 @@ def labels_of(context: Context, ensemble: Ensemble, arrays: Arrays, question: Qu
     if (stored := _stored(context.store, entry)) is not None:
         return stored["votes"].astype(np.int64)
     features = features_of_test_set(context, function, question.trigger) if function else None
-    voter = Voter(ensemble.recipe.of_group(0).model_copy(update={"smoothing": None}), arrays)
+    voter = Voter(ensemble.recipe.of_group(0).model_copy(update={"smoothing": None, "models_per_group": None}), arrays)
     job = Job({0: entry}, partial(VoteTask, (voter,), question.trigger, features))
     filled = fill(context, vote_on_test_set, {key: job}, context.stage("public model"))
     for reason in filled.failures.values():
@@ -146,8 +148,8 @@ def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapp
         question: what they are asked.
         entries: the entry for the answer of each model, by the model's key.
     """
-    owners, report, seats = ensemble.owners(question.rounds), context.stage(question.what), ensemble.seats
-    total = len(owners)
+    owners, report = ensemble.owners(question.rounds), context.stage(question.what)
+    total, together = len(owners), _models_in_a_task(ensemble)
     there = total - len(entries)
     function = ensemble.public.function
     features = features_of_test_set(context, function, question.trigger) if function and entries else None
@@ -156,15 +158,20 @@ def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapp
             {seat: entries[key] for seat, key in enumerate(chunk)},
             partial(_task, ensemble, {key: owners[key] for key in chunk}, question.trigger, features),
         )
-        for chunk in chunks(list(entries), seats)
+        for chunk in chunks(list(entries), together)
     }
 
     def report_models(done: int, _: int) -> None:
-        report(there + min(done * seats, len(entries)), total)
+        report(there + min(done * together, len(entries)), total)
 
     filled = fill(context, ANSWERS[question.what], jobs, report_models)
     for key, reason in filled.failures.items():
         raise RunError(f"the model of key {key} cannot vote: {reason}")
+
+
+def _models_in_a_task(ensemble: Ensemble) -> int:
+    """How many models to send to a worker together; more if the features of all test inputs go with them."""
+    return ensemble.seats * (FEATURES_TOGETHER if ensemble.public.function else 1)
 
 
 def _task(
@@ -176,15 +183,26 @@ def _task(
 def vote_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
     """The votes of each model on the federation's test inputs, in a worker."""
     inputs = _received(federation, task)
-    together = panel(task.voters, inputs.shape[1:], federation.num_labels)
-    return {seat: {"votes": votes} for seat, votes in enumerate(together.votes(inputs))}
+    return {
+        seat: {"votes": votes}
+        for seat, votes in enumerate(one for together in _panels(federation, task) for one in together.votes(inputs))
+    }
 
 
 def rank_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
     """How each model ranks all labels on each of the federation's test inputs, in a worker."""
     inputs = _received(federation, task)
-    together = panel(task.voters, inputs.shape[1:], federation.num_labels)
-    return {seat: {"ranks": ranks} for seat, ranks in enumerate(together.ranks(inputs))}
+    return {
+        seat: {"ranks": ranks}
+        for seat, ranks in enumerate(one for together in _panels(federation, task) for one in together.ranks(inputs))
+    }
+
+
+def _panels(federation: Federation, task: VoteTask) -> Iterator[Panel]:
+    """The models, as many at once as possible."""
+    shape = federation.input_shape if task.features is None else task.features.shape[1:]
+    most = seats(task.voters[0].recipe, shape, federation.num_labels)
+    return (panel(voters, shape, federation.num_labels) for voters in chunks(task.voters, most))
 
 
 def _received(federation: Federation, task: VoteTask) -> NDArray[np.generic]:
