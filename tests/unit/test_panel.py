@@ -29,7 +29,7 @@ def voter(model, shape, labels, seed):
 
 
 def scores_of(together, inputs):
-    return np.concatenate(list(together._blocks(inputs)), axis=1)
+    return np.concatenate(list(together.blocks(inputs)), axis=1)
 
 
 def inputs_of(shape):

@@ -1,0 +1,395 @@
+"""Public knowledge: weights to start from, and features; what no client can influence, and what its key covers."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+from pydantic import ValidationError
+from torch.nn import functional
+
+from flcert import models, public
+from flcert.core.digest import digest_named
+from flcert.core.settings import Choice
+from flcert.core.store import Store
+from flcert.datasets import Federation, load
+from flcert.engines import Inline, Processes
+from flcert.errors import InputError, IntegrityError
+from flcert.features import PublicFunction, one_by_one
+from flcert.grouping import balanced
+from flcert.pipeline.compress import compress
+from flcert.pipeline.forget import forget
+from flcert.pipeline.run import prepare, run, train_some
+from flcert.public import Card, PublicModel
+from flcert.runs.config import load_config
+from flcert.runs.directory import RunDirectory
+from flcert.runs.ensemble import open_ensemble
+from flcert.training import Recipe, train
+from flcert.training.device import array
+from flcert.voting import predicted_labels
+
+FEDERATION = load("digits", num_clients=12, num_test=40)
+GROUPING = balanced(FEDERATION.ids, 4)
+NETWORK = Choice(name="mlp", options={"hidden": [16]})
+COPIES = {"copies": 2, "augmentation": "tests.own_features:jitter"}
+QUICK = ("data.options.num_clients=12", "data.options.num_test=40", "grouping.kind=balanced", "grouping.num_groups=4")
+
+
+def network(seed=0, hidden=(16,)):
+    """A network that was trained a little on the server's own digits."""
+    module = models.build(Choice(name="mlp", options={"hidden": list(hidden)}), (64,), 10, seed)
+    inputs, labels = torch.tensor(FEDERATION.test_inputs), torch.tensor(FEDERATION.test_labels)
+    for _ in range(30):
+        gradients = torch.autograd.grad(functional.cross_entropy(module(inputs), labels), list(module.parameters()))
+        for parameter, gradient in zip(module.parameters(), gradients, strict=True):
+            parameter.data -= 0.3 * gradient
+    return module.eval()
+
+
+def labels_of(module):
+    with torch.no_grad():
+        return predicted_labels(module(torch.tensor(FEDERATION.test_inputs)).numpy())
+
+
+def written(path, module, with_card=True):
+    arrays = {name: array(value) for name, value in module.state_dict().items()}
+    card = Card(
+        name="toy", model=NETWORK, input_shape=(64,), num_labels=10, sources=(), training={"seed": 0}, held_out=0
+    )
+    public.write(path, PublicModel("toy", arrays, card if with_card else None))
+    return str(path)
+
+
+@pytest.fixture
+def start(tmp_path):
+    return written(tmp_path / "toy.safetensors", network())
+
+
+def recipe(start, **settings):
+    return Recipe(
+        **{"model": NETWORK, "initial": start, "rounds": 2, "local_steps": 2, "learning_rate": 0.1, **settings}
+    )
+
+
+def heads(start, **settings):
+    features = {"name": "front", **settings.pop("features", {})}
+    return recipe(start, **{"model": "linear", "features": features, **settings})
+
+
+def model_files(federation, settings, store, engine=None):
+    ensemble = train(federation, GROUPING, settings, engine=engine or Inline(), store=store)
+    keys = [owned[settings.rounds] if owned else None for owned in ensemble.keys]
+    return [store.path(key).read_bytes() if key else None for key in keys], ensemble
+
+
+def changed_client(position, change):
+    """The federation with another content of one client."""
+    inputs = FEDERATION.inputs.copy()
+    rows = slice(*FEDERATION.offsets[position : position + 2])
+    inputs[rows] = change(inputs[rows])
+    fields = {name: getattr(FEDERATION, name) for name in FEDERATION.__dataclass_fields__}
+    return Federation(**{**fields, "inputs": inputs})
+
+
+# A public start
+
+
+def test_every_group_starts_from_the_public_weights(start, store):
+    still, _ = model_files(FEDERATION, recipe(start, learning_rate=1e-30), store)
+    plain, _ = model_files(FEDERATION, recipe(None, learning_rate=1e-30), store)
+    expected = {name: array(value) for name, value in network().state_dict().items()}
+    for owned, other in zip(still, plain, strict=True):
+        assert digest_named(load_file(owned)) == digest_named(expected)
+        assert digest_named(load_file(other)) != digest_named(expected)
+
+
+def load_file(raw):
+    return safetensors.numpy.load(raw)
+
+
+def test_the_key_has_the_weights_and_not_their_path(start, store, tmp_path):
+    first = train(FEDERATION, GROUPING, recipe(start), store=store)
+    moved = str(shutil.copy(start, tmp_path / "elsewhere.safetensors"))
+    assert train(FEDERATION, GROUPING, recipe(moved), store=store).keys == first.keys
+    written(Path(start), network(seed=1))
+    again = train(FEDERATION, GROUPING, recipe(start), store=store)
+    assert again.reused == 0
+    assert not {owned[2] for owned in again.keys} & {owned[2] for owned in first.keys}
+
+
+@pytest.mark.parametrize("settings", [recipe, heads])
+def test_the_front_and_the_options_of_features_are_in_the_key(start, store, settings):
+    known = {train(FEDERATION, GROUPING, settings(start), store=store).keys[0][2]}
+    variants = [heads(start, features={**COPIES}), heads(start, features={**COPIES, "copies": 3})]
+    variants += [heads(start, features={**COPIES, "seed": 1}), heads(start, model="linear", seed=1)]
+    wider = {"name": "tests.own_features:jitter", "options": {"width": 0.2}}
+    variants += [heads(start, features={**COPIES, "augmentation": wider})]
+    for variant in variants:
+        key = train(FEDERATION, GROUPING, variant, store=store).keys[0][2]
+        assert key not in known
+        known.add(key)
+
+
+def test_weights_that_do_not_fit_are_refused(start, tmp_path):
+    def told(settings):
+        with pytest.raises((InputError, IntegrityError)) as failure:
+            train(FEDERATION, GROUPING, settings, store=Store(tmp_path / "none"))
+        return str(failure.value)
+
+    other = written(tmp_path / "other.safetensors", network(hidden=(9,)), with_card=False)
+    assert "'layers.1.bias', got shape (9,)" in told(recipe(other))
+    deeper = written(tmp_path / "deeper.safetensors", network(hidden=(16, 10)), with_card=False)
+    assert "has no such array for 'layers.5.bias', got shape (10,)" in told(recipe(deeper))
+    arrays = {name: array(value) for name, value in network().state_dict().items() if name != "layers.3.bias"}
+    public.write(tmp_path / "short.safetensors", PublicModel("short", arrays))
+    assert "shape (10,) for 'layers.3.bias', got none" in told(recipe(str(tmp_path / "short.safetensors")))
+    spoilt = network()
+    spoilt.layers[1].bias.data[3] = float("nan")
+    assert "finite weights, got NaN or infinity in 'layers.1.bias'" in told(
+        recipe(written(tmp_path / "nan.safetensors", spoilt))
+    )
+    assert "there is no public model at" in told(recipe("gone.safetensors"))
+    assert "run: flcert pretrain digits-99" in told(recipe("digits-99"))
+    raw = bytearray(Path(start).read_bytes())
+    raw[-1] ^= 1
+    Path(start).write_bytes(raw)
+    assert "was altered" in told(recipe(start))
+    Path(start).write_bytes(raw[:100])
+    assert "is not a safetensors file" in told(recipe(start))
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_command_line_says_in_one_line_what_is_wrong(flcert, tmp_path):
+    done = flcert("run", "--set", "recipe.initial=gone.safetensors", "-q")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: there is no public model at {tmp_path / 'gone.safetensors'}\n"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_path_is_relative_to_the_configuration(flcert, tmp_path):
+    (tmp_path / "here").mkdir()
+    written(tmp_path / "here" / "toy.safetensors", network())
+    text = 'recipe.model = {options = {hidden = [16]}}\nrecipe.initial = "toy.safetensors"'
+    (tmp_path / "here" / "config.toml").write_text(text)
+    config = load_config(tmp_path / "here" / "config.toml")
+    assert config.recipe.initial == str(tmp_path / "here" / "toy.safetensors")
+
+
+# Public features
+
+
+def test_the_head_on_the_front_is_the_public_model(start, store):
+    for layers, model in ((1, "linear"), (2, NETWORK)):
+        still = heads(start, model=model, learning_rate=1e-30, features={"options": {"layers": layers}})
+        votes = train(FEDERATION, GROUPING, still, store=store).votes(FEDERATION.test_inputs)
+        assert (votes == labels_of(network())).all()
+
+
+def test_features_of_an_input_do_not_depend_on_the_inputs_beside_it():
+    module = models.build(Choice(name="cnn"), (28, 28), 10, 0).eval()
+    inputs = torch.rand(40, 28, 28, generator=torch.Generator().manual_seed(0))
+    together = one_by_one(module, inputs)
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(one_by_one(module, inputs[order]), together[order])
+    assert torch.equal(one_by_one(module, inputs[7:8]), together[7:8])
+    spoilt = inputs.clone()
+    spoilt[3] = float("nan")
+    kept = torch.arange(40) != 3
+    assert torch.equal(one_by_one(module, spoilt)[kept], together[kept])
+
+
+@pytest.mark.parametrize("engine", [Inline(), Processes(2)], ids=["inline", "two workers"])
+def test_whatever_one_client_holds_the_other_groups_keep_their_bytes(start, engine, tmp_path):
+    settings = heads(start, features=COPIES)
+    untouched, _ = model_files(FEDERATION, settings, Store(tmp_path / "a"))
+    victim = next(group for group, members in enumerate(GROUPING.members) if 5 in members)
+    for change in (lambda rows: rows * 0, lambda rows: np.full_like(rows, 3e38), lambda rows: rows[::-1]):
+        files, _ = model_files(changed_client(5, change), settings, Store(tmp_path / "b"), engine)
+        assert [file == other for file, other in zip(files, untouched, strict=True)] == [
+            group != victim for group in range(4)
+        ]
+
+
+def test_a_client_that_breaks_the_function_fails_only_its_own_groups(tmp_path):
+    own = {"name": "tests.own_features:Doubled"}
+    settings = Recipe(model="linear", rounds=1, features=own)
+    untouched, _ = model_files(FEDERATION, settings, Store(tmp_path / "a"))
+    broken = changed_client(5, lambda rows: rows + 2000)
+    files, ensemble = model_files(broken, settings, Store(tmp_path / "b"), Processes(2))
+    victim = next(group for group, members in enumerate(GROUPING.members) if 5 in members)
+    assert list(ensemble.failures) == [victim]
+    assert "too large" in ensemble.failures[victim]
+    assert [file == other for file, other in zip(files, untouched, strict=True)] == [g != victim for g in range(4)]
+
+
+def test_copies_come_from_a_stream_of_the_client_and_features_are_computed_once(start, store):
+    settings = heads(start, features=COPIES)
+    train(FEDERATION, GROUPING, settings, store=store)
+    there = {path: path.stat().st_mtime_ns for path in store.entries()}
+    again = train(FEDERATION, GROUPING, settings.model_copy(update={"rounds": 1}), store=store)
+    assert again.trained == 4
+    new = {path for path in store.entries() if path not in there}
+    assert len(new) == 4  # four models, and no features
+    assert len(there) == 4 + 12
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("rows", "a row of float32 for each of 3 inputs, got torch.float32 of shape (1, 5)"),
+        ("nan", "must be finite, got NaN or infinity"),
+        ("calls", "must be the same at each call"),
+        ("neighbours", "must not depend on the inputs beside it"),
+        ("float64", "got torch.float64 of shape (3, 5)"),
+        ("shape", "got torch.float32 of shape (5,)"),
+    ],
+)
+def test_a_wrong_function_is_refused(how, message):
+    choice = Choice(name="tests.own_features:Wrong", options={"how": how})
+    with pytest.raises(InputError, match=r"features 'tests\.own_features:Wrong'") as failure:
+        PublicFunction.of(choice, FEDERATION.test_inputs[:3], None)
+    assert message in str(failure.value)
+
+
+def test_wrong_settings_of_features_are_refused(start, tmp_path):
+    def told(**settings):
+        with pytest.raises((InputError, ValidationError)) as failure:
+            train(FEDERATION, GROUPING, heads(**{"start": start, **settings}), store=Store(tmp_path / "none"))
+        return str(failure.value)
+
+    plain = written(tmp_path / "plain.safetensors", network(), with_card=False)
+    assert "has no card that names its network" in told(start=plain)
+    assert "set recipe.initial" in told(start=None)
+    assert "must be in [1, the network's dense layers=2], got 3" in told(features={"options": {"layers": 3}})
+    assert "unknown option" in told(features={"options": {"layer": 3}})
+    assert "copies needs recipe.features.augmentation" in told(features={"copies": 3})
+    assert "augmentation needs recipe.features.copies" in told(features={"augmentation": "affine"})
+    assert "use recipe.features.augmentation, got 'affine'" in told(augmentation="affine")
+    assert "weights of recipe.initial" in told(features={"weights": start})
+    assert "which has shape (16,) for 'layers.1.bias', got shape (10,)" in told(model=NETWORK)
+    assert "must be a torch.nn.Module, got str" in told(start=None, features={"name": "tests.own_features:no_module"})
+    assert "unknown features" in told(features={"name": "frnt"})
+
+
+def test_a_users_function_takes_weights_from_a_file(tmp_path, store):
+    function = {"name": "tests.own_features:Doubled", "weights": str(tmp_path / "w.safetensors")}
+    keys = set()
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        layer = torch.nn.Linear(64, 8)
+        weights = {f"dense.{name}": array(value) for name, value in layer.state_dict().items()}
+        public.write(tmp_path / "w.safetensors", PublicModel("w", weights))
+        settings = Recipe(model="linear", rounds=1, features=function)
+        keys.add(train(FEDERATION, GROUPING, settings, store=store).keys[0][1])
+    assert len(keys) == 2
+    public.write(tmp_path / "w.safetensors", PublicModel("w", {"dense.bias": weights["dense.bias"]}))
+    with pytest.raises(InputError, match=r"weights do not fit features 'tests\.own_features:Doubled'"):
+        train(FEDERATION, GROUPING, settings, store=store)
+
+
+# Whole runs
+
+
+@pytest.fixture
+def config(start):
+    settings = ["recipe.model=linear", f"recipe.initial={start}", "recipe.features=front", "recipe.rounds=2"]
+    return load_config(None, [*QUICK, *settings])
+
+
+def test_a_run_shows_the_public_model_alone_and_keeps_what_it_needs(config, store, tmp_path, start):
+    result = run(config, tmp_path / "run", engine=Inline(), store=store)
+    alone = labels_of(network())
+    figures = result.summary.public
+    assert figures.accuracy == pytest.approx(np.mean(alone == FEDERATION.test_labels))
+    curve = result.summary.certified_accuracy
+    above = [m for m, share in enumerate(curve) if share > figures.accuracy]
+    assert figures.above_until == (above[-1] if above else None)
+    facts = RunDirectory.open(result.directory).manifest().public
+    assert (facts.name, facts.card.name, facts.function.width) == ("toy", "toy", 16)
+    assert facts.bytes_a_round == 4 * (16 * 10 + 10)
+    assert facts.bytes_stored == 4 * facts.bytes_a_round
+    assert facts.bytes_without == (4 * (64 * 16 + 16 + 170), 16 * (64 * 16 + 16 + 170))
+    Path(start).unlink()  # everything that answers need is in the run directory
+    opened = open_ensemble(RunDirectory.open(result.directory))
+    votes = RunDirectory.open(result.directory).array("votes")
+    assert np.array_equal(opened.votes(FEDERATION.test_inputs), votes)
+    damaged = bytearray((result.directory / "public.safetensors").read_bytes())
+    damaged[-3] ^= 4
+    (result.directory / "public.safetensors").write_bytes(damaged)
+    with pytest.raises(IntegrityError, match=r"public\.safetensors was altered or cut short"):
+        open_ensemble(RunDirectory.open(result.directory))
+
+
+def test_certify_and_json_tell_of_the_public_model(flcert, start):
+    settings = [*QUICK, "recipe.model=linear", f"recipe.initial={start}", "recipe.features=front", "recipe.rounds=1"]
+    given = [part for one in settings for part in ("--set", one)]
+    done = flcert("run", *given, "--engine", "inline", "-q", "--out", "run")
+    assert done.code == 0, done.err
+    assert "The public model 'toy' alone gets" in done.out
+    assert "public model alone" in done.out
+    again = flcert("certify", "run")
+    assert "The public model 'toy' alone gets" in again.out
+    assert json.loads(flcert("certify", "run", "--json").out)["public"]["name"] == "toy"
+    assert "The public model &#39;toy&#39; alone" in Path("run/report.html").read_text()
+
+
+def test_forgetting_a_client_deletes_its_features(config, store, tmp_path):
+    result = run(config, tmp_path / "run", engine=Inline(), store=store)
+    before = len(list(store.entries()))
+    done = forget(result.directory, ["client-0003"], engine=Inline(), store=store)
+    assert done.groups == 1
+    fresh = config.model_copy(update={"forget": ("client-0003",)})
+    never = run(fresh, tmp_path / "never", engine=Inline(), store=Store(tmp_path / "other"))
+    for name in ("votes.npy", "manifest.json", "summary.json", "public.safetensors"):
+        assert (done.result.directory / name).read_bytes() == (never.directory / name).read_bytes()
+    assert done.deleted == 3  # its features, its group's model, and that model's votes
+    assert len(list(store.entries())) == before - 3 + 2
+
+
+def test_compressed_heads_and_groups_trained_apart_go_on_from_the_same_features(config, store, tmp_path):
+    prepare(config, tmp_path / "begun")
+    train_some(tmp_path / "begun", [0, 2], store=store)
+    result = run(config, tmp_path / "begun", engine=Processes(2), store=store)
+    assert (result.ensemble.reused, result.ensemble.trained) == (2, 2)
+    small = compress(result.directory, "float16", tmp_path / "small", engine=Inline(), store=store)
+    assert small.result.summary.public == result.summary.public
+    assert small.after < small.before
+
+
+@pytest.mark.parametrize("attack", ["backdoor", "label-flip", "mpaf"])
+def test_an_attacker_poisons_its_examples_before_they_pass_the_function(config, store, tmp_path, attack):
+    attacked = load_config(None, [*QUICK, f"attack.name={attack}", "attack.malicious=2"])
+    both = config.model_copy(update={"attack": attacked.attack})
+    result = run(both, tmp_path / attack, engine=Inline(), store=store)
+    assert result.attacked.trained == result.summary.attack.groups_attacked
+    assert result.summary.attack.certified_changed == 0
+    if attack == "backdoor":
+        assert result.summary.attack.success_rate_under_attack is not None
+
+
+def test_a_rule_with_a_root_set_gets_its_features(start, store, tmp_path):
+    settings = [*QUICK, "recipe.model=linear", f"recipe.initial={start}", "recipe.features=front"]
+    rule = ["recipe.aggregator=fltrust", "data.options.num_root=20", "recipe.rounds=1"]
+    result = run(load_config(None, [*settings, *rule]), tmp_path / "run", engine=Inline(), store=store)
+    assert result.ensemble.trained == 4
+
+
+# Several models a group
+
+
+def test_several_models_of_a_group_add_up_their_scores(store):
+    several = Recipe(rounds=1, local_steps=1, models_per_group=3)
+    ensemble = train(FEDERATION, GROUPING, several, store=store)
+    scores = np.zeros((4, 40, 10), np.float32)
+    for number in range(3):
+        alone = train(FEDERATION, GROUPING, several.of_model(number), store=store)
+        for group in range(4):
+            with torch.no_grad():
+                scores[group] += alone.module(group)(torch.tensor(FEDERATION.test_inputs)).numpy()
+    agree = ensemble.votes(FEDERATION.test_inputs) == predicted_labels(scores)
+    assert agree.mean() > 0.99  # single and stacked models may round differently
+    one = train(FEDERATION, GROUPING, several.of_model(0), store=store).votes(FEDERATION.test_inputs)
+    assert (one != predicted_labels(scores)).any()
