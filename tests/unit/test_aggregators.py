@@ -48,14 +48,33 @@ def naive_trimmed(r, b=1):
     return [float(np.mean(sorted(column)[b:-b])) for column in columns]
 
 
+def naive_score(i, rows, f):
+    distances = sorted(float(((row.double() - rows[i].double()) ** 2).sum()) for j, row in enumerate(rows) if j != i)
+    return sum(distances[: max(1, len(rows) - f - 2)])
+
+
 def naive_krum(r, f=1):
-    n = len(r.updates)
+    return r.updates[min(range(len(r.updates)), key=lambda i: naive_score(i, r.updates, f))].tolist()
 
-    def score(i):
-        distances = sorted(float(((r.updates[i] - r.updates[j]).double() ** 2).sum()) for j in range(n) if j != i)
-        return sum(distances[: n - f - 2])
 
-    return r.updates[min(range(n), key=score)].tolist()
+def naive_multi_krum(r, f=1, kept=None):
+    order = sorted(range(len(r.updates)), key=lambda i: naive_score(i, r.updates, f))
+    chosen = [r.updates[i].double().numpy() for i in order[: kept or len(order) - f]]
+    return np.mean(chosen, axis=0).tolist()
+
+
+def naive_bulyan(r, f=1):
+    rows, selected, n = list(r.updates), [], len(r.updates)
+    if n < 4 * f + 3:
+        return naive_median(r)
+    for _ in range(n - 2 * f):
+        selected.append(rows.pop(min(range(len(rows)), key=lambda i: naive_score(i, rows, f))))
+    result = []
+    for i in range(PARAMETERS + BUFFERS):
+        values = np.array([float(row[i]) for row in selected])
+        nearest = np.argsort(np.abs(values - np.median(values)))[: n - 4 * f]
+        result.append(float(values[nearest].mean()))
+    return result
 
 
 def naive_fltrust(r):
@@ -70,10 +89,12 @@ def naive_fltrust(r):
 
 
 NAIVE = {
+    "bulyan": naive_bulyan,
     "fedavg": naive_fedavg,
     "fltrust": naive_fltrust,
     "krum": naive_krum,
     "median": naive_median,
+    "multi-krum": naive_multi_krum,
     "trimmed-mean": naive_trimmed,
 }
 
@@ -86,6 +107,38 @@ def test_a_rule_equals_its_naive_twin(name, num_clients):
         np.testing.assert_allclose(rule(name)(r).numpy(), NAIVE[name](r), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("num_clients", [11, 12, 15])
+@pytest.mark.parametrize("f", [0, 1, 2])
+def test_multi_krum_and_bulyan_follow_their_options(f, num_clients):
+    for seed in range(6):
+        r = given(num_clients, seed)
+        r.updates[:] = r.updates.flip(0) if seed % 2 else r.updates  # the outlier comes first, or last
+        for kept in (None, 1, 3, num_clients - f):
+            found = rule("multi-krum", assumed_malicious=f, kept=kept)(r)
+            np.testing.assert_allclose(found.numpy(), naive_multi_krum(r, f, kept), rtol=1e-4, atol=1e-5)
+        found = rule("bulyan", assumed_malicious=f)(r)
+        np.testing.assert_allclose(found.numpy(), naive_bulyan(r, f), rtol=1e-4, atol=1e-5)
+    assert torch.equal(rule("multi-krum", assumed_malicious=f, kept=1)(r), rule("krum", assumed_malicious=f)(r))
+
+
+@pytest.mark.parametrize("name", ["multi-krum", "bulyan"])
+def test_far_updates_within_the_assumed_number_hardly_count(name):
+    r = given(11)
+    r.updates[-1] /= 8  # the test's own outlier
+    benign = r.updates[2:]
+    low, high = benign.min(dim=0).values, benign.max(dim=0).values
+    for size in (1e3, 1e30):
+        r.updates[:2] = size
+        found = rule(name, assumed_malicious=2)(r)
+        assert ((low <= found) & (found <= high)).all()
+        assert not (rule(name, assumed_malicious=0)(r) <= high).any()
+
+
+def test_bulyan_takes_the_smaller_of_two_equally_near_values():
+    updates = torch.tensor([1.0, -1.0, 0.0, -1.0, 50.0, 1000.0, 3000.0]).reshape(-1, 1)
+    assert rule("bulyan")(Round(updates, torch.ones(7), 1)).tolist() == pytest.approx([-2 / 3])
+
+
 def test_all_rules_differ_on_these_updates():
     results = {name: rule(name)(given()) for name in aggregators.AGGREGATORS}
     for one, other in combinations(results, 2):
@@ -93,7 +146,7 @@ def test_all_rules_differ_on_these_updates():
 
 
 def with_bad_rows(value, rows=(0, 3)):
-    r = given()
+    r = given(9)
     for row in rows:
         r.updates[row, 5] = value
     return r
@@ -102,15 +155,15 @@ def with_bad_rows(value, rows=(0, 3)):
 @pytest.mark.parametrize("value", [NAN, float("inf"), -float("inf")])
 @pytest.mark.parametrize("name", [name for name in aggregators.AGGREGATORS if name != "fedavg"])
 def test_a_robust_rule_drops_updates_that_are_not_finite(name, value):
-    kept = [row for row in range(7) if row not in (0, 3)]
-    clean = given()
+    kept = [row for row in range(9) if row not in (0, 3)]
+    clean = given(9)
     clean = Round(clean.updates[kept], clean.sizes[kept], PARAMETERS, clean.server)
     assert torch.equal(rule(name)(with_bad_rows(value)), rule(name)(clean))
 
 
 @pytest.mark.parametrize("name", [name for name in aggregators.AGGREGATORS if name != "fedavg"])
 def test_a_robust_rule_leaves_the_model_alone_when_no_update_is_finite(name):
-    assert torch.equal(rule(name)(with_bad_rows(NAN, range(7))), torch.zeros(PARAMETERS + BUFFERS))
+    assert torch.equal(rule(name)(with_bad_rows(NAN, range(9))), torch.zeros(PARAMETERS + BUFFERS))
 
 
 @pytest.mark.parametrize(
@@ -120,6 +173,12 @@ def test_a_robust_rule_leaves_the_model_alone_when_no_update_is_finite(name):
         ("krum", {"assumed_malicious": 3}, 6),
         ("trimmed-mean", {}, 3),
         ("trimmed-mean", {"assumed_malicious": 2}, 5),
+        ("multi-krum", {}, 4),
+        ("multi-krum", {"assumed_malicious": 2}, 5),
+        ("multi-krum", {"assumed_malicious": 2, "kept": 1}, 5),
+        ("multi-krum", {"assumed_malicious": 2, "kept": 4}, 6),
+        ("bulyan", {}, 7),
+        ("bulyan", {"assumed_malicious": 0}, 3),
         ("median", {}, 1),
     ],
 )
@@ -169,7 +228,12 @@ def test_fltrust_needs_a_root_set_and_depends_on_it(store):
     assert trained == [2, 2]
 
 
-@pytest.mark.parametrize("name", ["krum", "trimmed-mean"])
+@pytest.mark.parametrize("name", ["bulyan", "krum", "multi-krum", "trimmed-mean"])
 def test_a_negative_number_of_malicious_clients_is_refused(name):
     with pytest.raises(InputError, match=r"option 'assumed_malicious' .* must be greater than or equal to 0, got -1"):
         rule(name, assumed_malicious=-1)
+
+
+def test_a_mean_over_no_update_is_refused():
+    with pytest.raises(InputError, match=r"option 'kept.*' of aggregator 'multi-krum' must be .* equal to 1, got 0"):
+        rule("multi-krum", kept=0)

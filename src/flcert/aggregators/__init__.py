@@ -1,19 +1,23 @@
 """Aggregation rules by name: how one group's updates become one."""
 
+from flcert.aggregators.bulyan import bulyan
 from flcert.aggregators.fedavg import fedavg
 from flcert.aggregators.fltrust import fltrust
 from flcert.aggregators.krum import krum
 from flcert.aggregators.median import median
+from flcert.aggregators.multi_krum import multi_krum
 from flcert.aggregators.protocol import Aggregator, Round
 from flcert.aggregators.trimmed_mean import trimmed_mean
 from flcert.core import plugins
 from flcert.core.settings import Choice
 
 AGGREGATORS: dict[str, plugins.Factory] = {
+    "bulyan": bulyan,
     "fedavg": fedavg,
     "fltrust": fltrust,
     "krum": krum,
     "median": median,
+    "multi-krum": multi_krum,
     "trimmed-mean": trimmed_mean,
 }
 """The aggregation rules by name."""
