@@ -1,6 +1,7 @@
 """What holds for everything in a registry: a new entry is tested by being registered and given a row here."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -251,17 +252,48 @@ def test_the_lstm_learns_its_tied_weights_as_input_and_as_output():
     assert not hasattr(model, "scores")
 
 
-@pytest.mark.parametrize("name", aggregators.AGGREGATORS)
-def test_an_aggregator_is_a_pure_function_of_updates_and_sizes(name):
-    rule = aggregators.build(Choice(name=name))
+def some_round():
     updates = torch.rand(5, 40, generator=torch.Generator().manual_seed(0))
-    given = Round(updates, torch.tensor([1, 2, 3, 4, 5]), num_parameters=36, server=updates[0])
-    before = updates.clone()
-    first, second = rule(given), rule(given)
-    assert torch.equal(first, second)
-    assert torch.equal(updates, before)
-    assert (first.shape, first.dtype) == ((40,), torch.float32)
-    torch.testing.assert_close(rule(Round(updates[:1], torch.tensor([3]), 36, updates[0])), updates[0])
+    return Round(updates, torch.tensor([1, 2, 3, 4, 5]), num_parameters=36, server=updates[0])
+
+
+@pytest.mark.parametrize("name", aggregators.AGGREGATORS)
+def test_an_aggregator_is_a_pure_function_of_the_round(name):
+    rule, given = aggregators.build(Choice(name=name)), some_round()
+    for _ in range(3):
+        before, memory = given.updates.clone(), [part.clone() for part in given.memory]
+        first, remembered = rule(given), aggregators.remembered(rule, given)
+        rule(replace(given, updates=-given.updates))  # somebody tries something out
+        assert torch.equal(rule(given), first)
+        assert equal(aggregators.remembered(rule, given), remembered)
+        assert equal(given.memory, memory)
+        assert torch.equal(given.updates, before)
+        assert (first.shape, first.dtype) == ((40,), torch.float32)
+        given = replace(given, memory=remembered)
+
+
+def equal(one, other):
+    return len(one) == len(other) and all(torch.equal(*pair) for pair in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("name", aggregators.AGGREGATORS)
+def test_the_only_client_of_a_round_leads_the_way(name):
+    rule, alone = aggregators.build(Choice(name=name)), some_round().updates[0]
+    found = rule(Round(alone[None], torch.tensor([3]), 36, alone))
+    if name not in ("fedadam", "fedyogi"):  # their steps have a size of their own
+        torch.testing.assert_close(found, alone)
+    assert torch.equal(found.sign(), alone.sign())
+    torch.testing.assert_close(found[36:], alone[36:])
+
+
+@pytest.mark.parametrize("name", aggregators.AGGREGATORS)
+def test_the_first_rounds_of_a_long_training_are_those_of_a_short_one(name):
+    federation = datasets.load("digits", num_clients=8, num_root=20)
+    recipe = Recipe(aggregator=Choice(name=name), rounds=4, evaluate_at=(2,), local_steps=1)
+    long = train_group(federation, GroupTask(tuple(range(8)), recipe))
+    short = train_group(federation, GroupTask(tuple(range(8)), recipe.model_copy(update={"rounds": 2})))
+    assert all(np.array_equal(long[2][key], short[2][key]) for key in short[2])
+    assert not all(np.array_equal(long[4][key], short[2][key]) for key in short[2])
 
 
 def test_fedavg_is_the_mean_weighted_by_size():

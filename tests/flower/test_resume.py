@@ -1,9 +1,12 @@
 """A server that restarts trains only what is missing."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from flwr.serverapp.strategy import FedAvg, Krum
 
+from flcert.core.settings import Choice
 from flcert.errors import InputError
 from flcert.grouping import Sampled
 from flcert.runs.directory import RunDirectory
@@ -28,7 +31,10 @@ def test_a_finished_run_trains_nobody_again(network, train):
     assert any(entry.dropped for entry in RunDirectory.open(second.directory).manifest().groups)
 
 
-def test_a_server_that_is_stopped_goes_on_where_it_was(network, train, tmp_path):
+@pytest.mark.parametrize("rule", ["fedavg", "fedyogi"])
+def test_a_server_that_is_stopped_goes_on_where_it_was(rule, network, train, tmp_path):
+    given = Recipe(rounds=3, local_steps=2, aggregator=Choice(name=rule))
+    train = partial(train, recipe=given)
     whole = train(network(), directory=tmp_path / "whole").ensemble
     progressed = []
 

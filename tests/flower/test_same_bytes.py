@@ -37,6 +37,8 @@ def test_flower_clients_train_the_bytes_of_flcert_run(kind, network, train, sett
     [
         {"aggregator": Choice(name="median")},
         {"aggregator": Choice(name="krum", options={"assumed_malicious": 0})},
+        {"aggregator": Choice(name="fedadam")},
+        {"aggregator": Choice(name="fedavgm"), "participation": 0.5},
         {"participation": 0.5},
         {"seeds": "per-group"},
         {"seed": 7},

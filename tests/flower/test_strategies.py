@@ -1,5 +1,6 @@
 """Flower's strategies as base algorithms, unchanged."""
 
+import re
 from copy import deepcopy
 
 import numpy as np
@@ -9,11 +10,11 @@ from digits_app.task import federation
 from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAvg
 
-from flcert import certify
+from flcert import aggregators, certify, models
 from flcert.certify import CertificateSettings
 from flcert.core.settings import Choice
 from flcert.errors import InputError
-from flcert.flower.strategy import described
+from flcert.flower.strategy import RuleStrategy, described
 from flcert.grouping import Sampled
 from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
@@ -180,3 +181,11 @@ def test_further_certificates_of_real_clients_are_those_of_the_same_groups_in_pr
     curve = certify.certified_accuracy(runoff, data.test_labels[:60])
     assert list(result.summary.also["runoff"].certified_accuracy) == curve.tolist()
     assert np.array_equal(directory.ranks().first_wins, evidence.ranks.first_wins)
+
+
+def test_what_a_rule_remembers_is_no_part_of_a_key():
+    """The keys of models that were trained before rules could remember anything stay as they are."""
+    module = models.build(Choice(name="mlp"), (64,), 10, seed=0)
+    strategy = RuleStrategy(module, aggregators.build(Choice(name="fedadam")))
+    names = re.findall(r"[(\s](_\w+)=", described(strategy))
+    assert names == ["_replica", "_rule", "_state"]

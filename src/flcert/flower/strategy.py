@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
 
-from flcert.aggregators import Aggregator, Round
+from flcert.aggregators import Aggregator, Memory, Round, remembered
 from flcert.core.digest import digest_arrays
 from flcert.core.plugins import source_digest
 from flcert.errors import InputError
@@ -31,10 +31,15 @@ class RuleStrategy(FedAvg):
 
     Flower's own FedAvg averages models; flcert averages their updates and adds the result, which rounds differently.
 
+    A strategy trains one group once, from its first round, and what the rule remembers is in it. A round without a
+    usable reply leaves that as it is, like the model.
+
     Args:
         module: the group's model, made for training.
         rule: how updates are combined.
     """
+
+    _memory: Memory = ()  # of the class until the first round is over: keys cover a new strategy's own attributes
 
     def __init__(self, module: nn.Module, rule: Aggregator) -> None:
         super().__init__(fraction_evaluate=0.0)
@@ -65,8 +70,10 @@ class RuleStrategy(FedAvg):
             updates=torch.stack([self._vector(one) - self._state for one in arrays]),
             sizes=tensor(sizes),
             num_parameters=self._replica.num_parameters,
+            memory=self._memory,
         )
         self._replica.write(self._state + self._rule(brought))
+        self._memory = remembered(self._rule, brought)
         metrics = self.train_metrics_aggr_fn(contents, self.weighted_by_key)
         return ArrayRecord(self._replica.module.state_dict()), metrics
 

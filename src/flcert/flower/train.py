@@ -66,8 +66,9 @@ def train(
     each other through it.
 
     Each group's model is written as soon as it is finished, and a run restarted in the same directory trains only the
-    others. The key of a model covers the ids of the group's users, the initial arrays, the strategy with its settings,
-    the recipe and the versions. It cannot cover the clients' data and code: if those change, use a new directory.
+    others, from their first round. The key of a model covers the ids of the group's users, the initial arrays, the
+    strategy with its settings, the recipe and the versions. It cannot cover the clients' data and code: if those
+    change, use a new directory.
 
     Args:
         grid: the grid that the ServerApp was given.

@@ -1,5 +1,7 @@
 """Checks before anything is trained: recipes whose names, options or shapes do not fit are refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -77,7 +79,7 @@ def _check_augmentation(choice: Choice, federation: Federation) -> None:
 
 
 def _check_aggregator(choice: Choice, replica: Replica, federation: Federation) -> None:
-    """Refuse a rule that needs a missing root set, or that does not turn a round of zero updates into an update."""
+    """Refuse a rule that needs a missing root set, or that does not turn rounds of zero updates into updates."""
     aggregator = aggregators.build(choice)
     if aggregators.uses_root(aggregator) and len(federation.root_labels) == 0:
         raise InputError(f"aggregator {choice.name!r} needs a root set of the server (data.options.num_root)")
@@ -85,12 +87,14 @@ def _check_aggregator(choice: Choice, replica: Replica, federation: Federation) 
     calm = Round(still.repeat(3, 1), tensor([1, 1, 1]), replica.num_parameters, still)
     try:
         with one_thread(), restored_generators():
-            update = aggregator(calm)
+            next_round = replace(calm, memory=aggregators.remembered(aggregator, calm))
+            updates = [aggregator(calm), aggregator(next_round)]
     except Exception as error:  # a user's code may raise anything
         raise InputError(f"aggregator {choice.name!r} raised {type(error).__name__}: {error}") from None
-    if not isinstance(update, torch.Tensor) or (update.shape, update.dtype) != (still.shape, still.dtype):
-        got = _kind(update) if isinstance(update, torch.Tensor) else type(update).__name__
-        raise InputError(f"aggregator {choice.name!r} must give {_kind(still)}, got {got}")
+    for update in updates:
+        if not isinstance(update, torch.Tensor) or (update.shape, update.dtype) != (still.shape, still.dtype):
+            got = _kind(update) if isinstance(update, torch.Tensor) else type(update).__name__
+            raise InputError(f"aggregator {choice.name!r} must give {_kind(still)}, got {got}")
 
 
 def _kind(tensor: torch.Tensor) -> str:

@@ -1,12 +1,12 @@
 """One group's rounds of federated learning."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from flcert.aggregators import Aggregator, Round, build, substitute
+from flcert.aggregators import Aggregator, Memory, Round, build, remembered, substitute
 from flcert.attacks import Attack, Scene
 from flcert.core.seeding import derive, stream
 from flcert.grouping import num_participants
@@ -32,12 +32,12 @@ class Attacker:
     def interfere(
         self, brought: Round, chosen: Sequence[Client], state: Tensor, aggregator: Aggregator, round_number: int
     ) -> Round:
-        """The round as the server sees it."""
+        """The round as the server sees it; what the rule remembers is the server's own, and stays as it is."""
         malicious = tensor([client.id in self.controlled for client in chosen])
         if not malicious.any():
             return brought
         seed = derive(self.seed, "attack", min(self.controlled), round_number)
-        return self.attack.forge(Scene(brought, malicious, state, aggregator, seed))
+        return replace(self.attack.forge(Scene(brought, malicious, state, aggregator, seed)), memory=brought.memory)
 
 
 def run_rounds(
@@ -51,8 +51,8 @@ def run_rounds(
 ) -> Iterator[int]:
     """Train the replica round by round, yielding the number of each round that is complete.
 
-    A round depends on the state before it and on streams named after the seed, the client and the round, so the
-    first r rounds of a long training are the same as a training with r rounds.
+    A round depends on the state before it, on what the rule remembers, and on streams named after the seed, the client
+    and the round, so the first r rounds of a long training are the same as a training with r rounds.
 
     Args:
         replica: the group's model.
@@ -63,6 +63,7 @@ def run_rounds(
         attacker: the attacker who controls some of the clients, in a simulation.
     """
     state, seed = replica.read(), recipe.seed
+    memory: Memory = ()
     for number in range(1, recipe.rounds + 1):
         if recipe.smoothing and number > 1:
             state = recipe.smoothing.perturbed(state, replica.num_parameters, seed, "round", number)
@@ -73,10 +74,11 @@ def run_rounds(
             sizes=tensor([client.reported for client in chosen]),
             num_parameters=replica.num_parameters,
             server=_update(replica, state, server, recipe, seed, number) if server else None,
+            memory=memory,
         )
         if attacker:
             brought = attacker.interfere(brought, chosen, state, aggregator, number)
-        state = state + aggregator(brought)
+        state, memory = state + aggregator(brought), remembered(aggregator, brought)
         if recipe.smoothing:
             state = recipe.smoothing.clipped(state, replica.num_parameters)
         replica.write(state)
