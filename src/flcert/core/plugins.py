@@ -167,7 +167,7 @@ def checked_options(schema: type[Options], where: str, options: Mapping[str, Any
         options: the user's values.
     """
     try:
-        return schema(**options)
+        return schema.model_validate(dict(options))
     except ValidationError as failure:
         for option in options:
             if option not in schema.model_fields and schema.model_config.get("extra") == "forbid":

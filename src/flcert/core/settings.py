@@ -15,6 +15,15 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    def __init__(self, **values: Any) -> None:
+        """Check the values; an error names the setting, the rule and the value in one line."""
+        try:
+            super().__init__(**values)
+        except ValidationError as failure:
+            raise complaint(failure, _where(failure), type(self).model_fields) from None
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # settings inside others keep their place
+
 
 class Choice(Strict):
     """A member of a family, picked by its name or by an import path ``package.module:attribute``."""
@@ -46,9 +55,14 @@ def validated(model: type[Model], values: Mapping[str, Any], where: str = "") ->
     try:
         return model.model_validate(values)
     except ValidationError as failure:
-        field = ".".join(str(part) for part in failure.errors()[0]["loc"])
+        field = _where(failure)
         known = [f"{where}{name}" for name in model.model_fields]
         raise complaint(failure, f"{where}{field}" if field else where.rstrip(".:"), known) from None
+
+
+def _where(failure: ValidationError) -> str:
+    """The dotted name of the first setting that is wrong."""
+    return ".".join(str(part) for part in failure.errors()[0]["loc"])
 
 
 def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) -> InputError:

@@ -51,10 +51,7 @@ class Ledger:
 
     def __init__(self, path: Path, run: str, alpha: float, predictions: int) -> None:
         self.path, self._lock = path.resolve(), Lock()  # a link is another name of the same account
-        try:
-            asked = Account(run=run, alpha=alpha, predictions=predictions)
-        except ValidationError as failure:
-            raise complaint(failure, f"{failure.errors()[0]['loc'][0]}") from None
+        asked = Account(run=run, alpha=alpha, predictions=predictions)
         self._claimed = _claim(self.path)
         self.account = _read(self.path) if self.path.exists() else asked
         for name in ("run", "alpha", "predictions"):
