@@ -4,19 +4,21 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 
 from flcert.core.digest import digest, digest_files
-from flcert.core.settings import Choice, complaint
+from flcert.core.settings import MAIN, Choice, complaint, import_path
 from flcert.errors import FlcertError, InputError, unknown_name
 
 Factory = Callable[..., Any]
 
+IN_A_WORKER = "__mp_main__"  # what multiprocessing calls the script in worker processes
 CANNOT_IMPORT = "cannot import module"
 Base = TypeVar("Base")
 Options = TypeVar("Options", bound=BaseModel)
@@ -44,6 +46,30 @@ def resolve_class(
     return found
 
 
+def named_in(entries: Mapping[str, Factory]) -> AfterValidator:
+    """A rule for a setting: what a registry holds goes by its name there, even if given as a class or function."""
+
+    def named(choice: Choice) -> Choice:
+        names = {import_path(factory): name for name, factory in entries.items()}
+        return choice.model_copy(update={"name": names[choice.name]}) if choice.name in names else choice
+
+    return AfterValidator(named)
+
+
+def asked_for(factory: Factory, offered: Mapping[str, Any], usual: Iterable[str]) -> dict[str, Any]:
+    """The arguments that the signature of a factory names.
+
+    Args:
+        factory: a class or function.
+        offered: all arguments that there are.
+        usual: names of those that a factory gets which takes any keyword.
+    """
+    parameters, _ = _signature(factory)
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    wanted = {*parameters, *(usual if open_ended else ())}
+    return {name: value for name, value in offered.items() if name in wanted}
+
+
 def build(family: str, entries: Mapping[str, Factory], choice: Choice, **context: Any) -> Any:
     """Call the chosen factory with its options (from the user) and ``context`` (from us).
 
@@ -52,7 +78,8 @@ def build(family: str, entries: Mapping[str, Factory], choice: Choice, **context
     """
     factory = resolve(family, entries, choice.name)
     where = f"{family} {choice.name!r}"
-    checked = checked_options(_schema(factory, context), where, choice.options)
+    schema = _schema if isinstance(factory, Hashable) else _schema.__wrapped__
+    checked = checked_options(schema(factory, frozenset(context)), where, choice.options)
     options = {option: getattr(checked, option) for option in choice.options}
     try:
         return factory(**context, **options)
@@ -87,6 +114,11 @@ def choice_sources(choice: Choice) -> str:
     return digests[0] if not any(digests[1:]) else " ".join(digests)
 
 
+def names_main(choice: Choice) -> bool:
+    """Whether a choice names something that the running script or notebook defines itself."""
+    return any(name.startswith(f"{MAIN}:") for name in [choice.name, *_import_paths(choice.options)])
+
+
 def _import_paths(value: Any) -> Iterator[str]:
     """The strings inside a value that are import paths."""
     if isinstance(value, Mapping):
@@ -111,14 +143,18 @@ _digests: dict[str, str] = {}  # by module, taken when this process imported it
 
 
 def _sources(top: ModuleType) -> list[Path]:
-    """The files of a package, or a module's file and those beside it unless it is in site-packages."""
+    """The files of a package, or a module's file and those beside it unless it is in site-packages.
+
+    The file of a script comes first: scripts that lie beside each other all have the same module name.
+    """
     source = getattr(top, "__file__", None)
     if source is None:  # a package without __init__.py
         return sorted(file for place in getattr(top, "__path__", ()) for file in Path(place).rglob("*.py"))
     file = Path(source)
     if file.name == "__init__.py":
         return sorted(file.parent.rglob("*.py"))
-    return [file] if "site-packages" in file.parts else sorted(file.parent.glob("*.py"))
+    beside = [] if "site-packages" in file.parts else sorted(file.parent.glob("*.py"))
+    return [file, *beside] if top.__name__ in (MAIN, IN_A_WORKER) or not beside else beside
 
 
 def _code(value: Any) -> str:
@@ -151,6 +187,8 @@ def _import(family: str, name: str) -> Factory:
     module = _module(f"{family} {name!r}", module_name)
     source_digest(name)
     factory = getattr(module, attribute, None)
+    if not callable(factory) and module_name == MAIN:
+        raise InputError(f"{family} {name!r} is of another script or notebook; put it into a module of its own")
     if not callable(factory):
         public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise unknown_name(f"name in module {module_name!r}:", attribute, public)
@@ -190,7 +228,8 @@ def _signature(factory: Factory) -> tuple[Mapping[str, inspect.Parameter], dict[
         return parameters, {}
 
 
-def _schema(factory: Factory, context: Mapping[str, Any]) -> type[BaseModel]:
+@lru_cache(maxsize=256)  # making one takes longer than a client's part of a round
+def _schema(factory: Factory, context: frozenset[str]) -> type[BaseModel]:
     """A pydantic model of the parameters of ``factory`` that a user may set."""
     parameters, hints = _signature(factory)
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())

@@ -1,9 +1,10 @@
 """Settings that refuse unknown keys, with error messages in our own words."""
 
+import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from flcert.errors import InputError, unknown_name
 
@@ -25,22 +26,46 @@ class Strict(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # settings inside others keep their place
 
 
-class Choice(Strict):
-    """A member of a family, picked by its name or by an import path ``package.module:attribute``."""
+MAIN = "__main__"  # the module of a script or notebook
 
-    name: str
+
+def import_path(value: Any) -> str:
+    """The path ``package.module:name`` of a class or function."""
+    return f"{value.__module__}:{value.__qualname__}"
+
+
+def _named(value: Any) -> Any:
+    """A class or function as its import path, provided that it is found there; anything else as it is."""
+    if not callable(value):
+        return value
+    module, name = sys.modules.get(getattr(value, "__module__", "")), getattr(value, "__qualname__", "")
+    if getattr(module, name, None) is not value:
+        raise InputError(
+            "a class or function must stand at the top level of a module (no lambda, no inner function, no instance; "
+            f"arguments go into options), got {value!r}"
+        )
+    return import_path(value)
+
+
+class Choice(Strict):
+    """A member of a family, picked by its name or by an import path ``package.module:attribute``.
+
+    In Python it may be the class or function itself: ``Recipe(model=Net)``, ``Choice(name=Net, options={...})``.
+    """
+
+    name: Annotated[str, BeforeValidator(_named)]
     options: dict[str, Any] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _from_plain_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+        return {"name": value} if isinstance(value, str) or callable(value) else value
 
 
 def named_by_import_path(cls: type[BaseModel], values: Any) -> Any:
     """Values of a user's own class in a family, with its import path as the name of its kind where none is given."""
     if isinstance(values, dict) and not values.get("kind") and not cls.model_fields["kind"].default:
-        return {**values, "kind": f"{cls.__module__}:{cls.__qualname__}"}
+        return {**values, "kind": import_path(cls)}
     return values
 
 

@@ -42,6 +42,10 @@ class Engine(Protocol):
     def workers(self) -> int:
         """How many tasks run at once; for a cluster that others started, its pool knows."""
 
+    @property
+    def imports_main(self) -> bool:
+        """Whether tasks can use what the running script or notebook defines itself."""
+
     def pool(self, federation: Federation) -> AbstractContextManager[Pool]:
         """Start workers and hand them the federation, once."""
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from flcert.datasets import Federation
@@ -27,6 +28,7 @@ class Dask:
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
     scheduler: str | None = None
     timeout: float = 30.0
+    imports_main: ClassVar[bool] = False  # a worker trains in a process that knows nothing of the script
 
     def __post_init__(self) -> None:
         if importlib.util.find_spec("distributed") is None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 from flcert.core.determinism import one_thread, restored_generators
 from flcert.datasets import Federation
@@ -15,6 +16,7 @@ class Inline:
     """Runs each task when it is submitted."""
 
     workers: int = 1
+    imports_main: ClassVar[bool] = True
 
     @contextmanager
     def pool(self, federation: Federation) -> Iterator[Pool]:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +29,12 @@ class Processes:
     """
 
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    @property
+    def imports_main(self) -> bool:
+        """Whether the workers can run the script again: a notebook or ``python -c`` has no file."""
+        main = sys.modules["__main__"]
+        return main.__spec__ is not None or hasattr(main, "__file__")
 
     @contextmanager
     def pool(self, federation: Federation) -> Iterator[Pool]:

@@ -1,4 +1,4 @@
-"""Models by name. A factory takes the input shape and the number of labels, and returns a torch module."""
+"""Models by name. A factory returns a torch module; it is told the input shape and the number of labels if it asks."""
 
 import torch
 from torch import nn
@@ -27,10 +27,18 @@ __all__ = ["MODELS", "Stackable", "build", "check_output", "stackable"]
 
 
 def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: int) -> nn.Module:
-    """The model with this name (or a user's ``package.module:factory``), initialised from ``seed`` alone."""
+    """The model with this name (or a user's ``package.module:factory``), initialised from ``seed`` alone.
+
+    A factory gets those of ``input_shape``, ``num_labels`` and ``num_classes`` (the same number) that its signature
+    names and that the user's options do not give.
+    """
+    offered = {"input_shape": input_shape, "num_labels": num_labels, "num_classes": num_labels}
+    factory = plugins.resolve("model", MODELS, choice.name)
+    told = plugins.asked_for(factory, offered, usual=("input_shape", "num_labels"))
+    told = {name: value for name, value in told.items() if name not in choice.options}
     with restored_generators():
         seed_everything(derive(seed, "initial model"))
-        model = plugins.build("model", MODELS, choice, input_shape=input_shape, num_labels=num_labels)
+        model = plugins.build("model", MODELS, choice, **told)
     if not isinstance(model, nn.Module):
         raise InputError(f"model {choice.name!r} must be a torch.nn.Module, got {type(model).__name__}")
     return model
