@@ -22,6 +22,7 @@ NAVIGATION = {
         "docs/glossary",
         "docs/theory",
         "docs/data",
+        "docs/recipe",
         "docs/attacks",
         "docs/cluster",
         "docs/serving",

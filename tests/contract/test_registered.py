@@ -1,5 +1,6 @@
 """What holds for everything in a registry: a new entry is tested by being registered and given a row here."""
 
+import inspect
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,11 @@ from flcert.core.plugins import build
 from flcert.core.settings import Choice
 from flcert.datasets import Federation
 from flcert.errors import InputError
-from flcert.training import Recipe
+from flcert.training import Recipe, optimisers, schedules
 from flcert.training.group import GroupTask, train_group
+from flcert.training.local import Client, Replica, train_locally
+from flcert.training.optimisers import OPTIMISERS
+from flcert.training.schedules import SCHEDULES
 from tests import tinydata
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +47,8 @@ PARAMETERS = {
 
 FAMILIES = [
     *(("aggregator", aggregators.AGGREGATORS, name, {}) for name in aggregators.AGGREGATORS),
+    *(("optimiser", OPTIMISERS, name, {}) for name in OPTIMISERS),
+    *(("schedule", SCHEDULES, name, {}) for name in SCHEDULES),
     *(("model", models.MODELS, name, {"input_shape": MODEL_SHAPES[name], "num_labels": 10}) for name in models.MODELS),
 ]
 
@@ -304,6 +310,62 @@ def test_fedavg_is_the_mean_weighted_by_size():
 def test_fedavg_passes_on_what_is_not_a_number():
     rule = aggregators.build(Choice(name="fedavg"))
     assert torch.isnan(rule(Round(torch.tensor([[float("nan")], [1.0]]), torch.tensor([1, 1]), 1))).all()
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_optimiser_goes_downhill_and_starts_anew_for_each_client_and_round(name):
+    """The last client ends where it ends alone: no state of an optimiser reaches another client or round."""
+    recipe = Recipe(optimiser=name, learning_rate=0.01)
+    generator = torch.Generator().manual_seed(0)
+    inputs, labels = torch.rand(2, 20, 8, 8, generator=generator), torch.arange(20) % 10
+    ann, bob = (Client(user, own, labels, 20) for user, own in zip(("ann", "bob"), inputs, strict=True))
+    replica = Replica(models.build(recipe.model, (8, 8), 10, seed=0))
+    start, loss = replica.read(), functional.cross_entropy(replica.module(bob.inputs), labels)
+    train_locally(replica, bob, recipe, seed=0, round_number=1)
+    alone = replica.read()
+    assert functional.cross_entropy(replica.module(bob.inputs), labels) < loss
+    replica.write(start)
+    train_locally(replica, ann, recipe, seed=0, round_number=1)
+    replica.write(start)
+    train_locally(replica, bob, recipe, seed=0, round_number=1)
+    assert torch.equal(replica.read(), alone)
+    assert all(parameter.grad is None for parameter in replica.trained)
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_optimiser_follows_the_learning_rate_that_each_step_is_given(name):
+    moved = []
+    for rate in (0.5, 0.0):
+        parameter = nn.Parameter(torch.ones(3))
+        optimiser = optimisers.build(Choice(name=name))
+        with torch.no_grad():
+            optimiser.step([parameter], (torch.ones(3),), 0.5)
+            before = parameter.clone()
+            optimiser.step([parameter], (torch.ones(3),), rate)
+        moved.append(not torch.equal(parameter, before))
+    assert moved == [True, False]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_is_a_pure_function_to_shares_of_the_rate(name):
+    factor = schedules.build(Choice(name=name))
+    factors = [factor(step / 100) for step in range(100)]
+    assert factors == [schedules.build(Choice(name=name))(step / 100) for step in range(100)]
+    assert min(factors) > 0  # no step is wasted
+    assert max(factors) == 1
+
+
+@pytest.mark.parametrize("name", [*OPTIMISERS, *SCHEDULES])
+def test_optimisers_and_schedules_are_in_the_documentation_with_their_options(name):
+    rows = [line for line in (ROOT / "docs" / "recipe.md").read_text().splitlines() if line.startswith(f"| `{name}` |")]
+    factory = {**OPTIMISERS, **SCHEDULES}[name]
+    assert len(rows) == 1
+    assert [option for option in inspect.signature(factory).parameters if f"`{option}`" not in rows[0]] == []
+
+
+def test_every_setting_of_a_recipe_is_in_the_documentation():
+    page = (ROOT / "docs" / "recipe.md").read_text()
+    assert [name for name in Recipe.model_fields if f"| `{name}` |" not in page] == []
 
 
 @pytest.mark.parametrize("name", engines.ENGINES)

@@ -8,6 +8,7 @@ from torch import nn
 
 from flcert import training
 from flcert.core.settings import Choice
+from flcert.errors import InputError
 from flcert.grouping import Enumerated, FiniteAggregation, Hashed, Sampled
 from flcert.training import Recipe
 from tests.flower.conftest import NUM_CLIENTS
@@ -51,6 +52,34 @@ def test_the_recipe_means_the_same_over_flower(changes, network, train, settings
     over_flower = train(network(), recipe=given, directory=store.directory / "run").ensemble
     assert model_bytes(over_flower) == by_flcert(GROUPINGS["hashed"], given, store)
     assert model_bytes(over_flower) != model_bytes(plain)
+
+
+LOCAL = {
+    "optimiser": Choice(name="sgd", options={"momentum": 0.9}),
+    "adamw": Choice(name="adamw"),
+    "schedule": Choice(name="one-cycle"),
+    "proximal": 0.5,
+    "label_smoothing": 0.1,
+    "local_epochs": 2,
+}
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_how_clients_train_means_the_same_over_flower(name, network, train, settings, monkeypatch, store):
+    """The settings that only clients read: the client's app has the server's recipe."""
+    field = "optimiser" if name == "adamw" else name
+    plain = recipe({**settings, "local-steps": 5})  # the default, which epochs replace
+    given = plain.model_copy(update={field: LOCAL[name]})
+    monkeypatch.setattr("digits_app.client_app.recipe", lambda _: given)
+    over_flower = train(network(), recipe=given).ensemble
+    assert model_bytes(over_flower) == by_flcert(GROUPINGS["hashed"], given, store)
+    assert model_bytes(over_flower) != by_flcert(GROUPINGS["hashed"], plain, store)
+
+
+def test_a_name_that_no_client_could_use_is_refused_at_the_server(network, train, settings):
+    given = recipe(settings).model_copy(update={"schedule": Choice(name="liner")})
+    with pytest.raises(InputError, match="unknown schedule 'liner'; did you mean 'linear'"):
+        train(network(), recipe=given)
 
 
 @pytest.mark.parametrize("options", [{}, {"strategy": FedAvg}], ids=["flcert", "FedAvg"])

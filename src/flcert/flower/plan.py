@@ -28,11 +28,12 @@ from flcert.pipeline.results import FLOWER
 from flcert.pipeline.run import check_certificates
 from flcert.runs.config import Config
 from flcert.training import Recipe
-from flcert.training.checks import ALIKE, check_alike
+from flcert.training.checks import ALIKE, check_alike, check_local
 from flcert.training.device import tensor
 from flcert.training.keys import recipe_sources
 from flcert.training.start import initial_module, state_arrays
 
+ALWAYS_RECORDED = ("gradient_clip", "augmentation", "smoothing")  # in keys even if unused; later settings are not
 FLOWER_VERSION = 1  # raise it whenever the same replies would give a different model
 
 
@@ -123,6 +124,7 @@ def plan(agreement: Agreement, nodes: Mapping[str, int | None], subject: Subject
     check_alike(grouping, recipe)
     module = initial_module(recipe, subject.input_shape, subject.num_labels)
     models.check_output(module, tensor(subject.test_inputs[0]), subject.num_labels)
+    check_local(recipe, module)
     number = len(grouping)
     strategies = distinct(learning.strategy, number) if learning.strategy else _by_rule(recipe, subject, number)
     descriptions = [described(one) for one in strategies]
@@ -203,13 +205,14 @@ def _key(plan: Plan, group: int) -> str:
     """A digest of everything that a group's model depends on, as far as the server knows."""
     arrays = plan.initial(group)
     recipe = plan.config.recipe.of_group(group)
+    settings = recipe.model_dump(mode="json", exclude={"seeds", "variants", "evaluate_at"})
     inputs = {
         "kind": "flower model",
         "versions": [FLOWER_VERSION, version("flwr"), np.__version__, torch.__version__],
         "users": plan.users(group),
         "initial": digest_arrays(*arrays.values(), text=json.dumps(list(arrays))),
         "strategy": plan.descriptions[group],
-        "recipe": recipe.model_dump(mode="json", exclude={"seeds", "variants", "evaluate_at"}),
+        "recipe": {name: value for name, value in settings.items() if value is not None or name in ALWAYS_RECORDED},
         "sources": recipe_sources(recipe),
         "train config": repr(sorted(plan.train_config.items())),
     }

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
 
 from flcert import presets
+from flcert.attacks import ATTACKS
 from flcert.certify import CertificateSettings
 from flcert.core.digest import digest_json
+from flcert.core.plugins import named_in
 from flcert.core.settings import Choice, Strict, complaint
 from flcert.errors import InputError
 from flcert.features import Features
@@ -62,7 +64,7 @@ class Config(Strict):
     grouping: Annotated[SerializeAsAny[GroupingKind], BeforeValidator(_grouping)] = settings_from({})
     recipe: Recipe = Recipe()
     certificate: CertificateSettings = CertificateSettings()
-    attack: SimulatedAttack | None = None
+    attack: Annotated[SimulatedAttack, named_in(ATTACKS)] | None = None
     forget: tuple[str, ...] = ()
     compression: Dtype | None = None
 
@@ -84,6 +86,9 @@ _TABLES: dict[str, type[BaseModel]] = {
     "recipe": Recipe,
     "model": Choice,
     "aggregator": Choice,
+    "augmentation": Choice,
+    "optimiser": Choice,
+    "schedule": Choice,
     "certificate": CertificateSettings,
     "attack": SimulatedAttack,
     "features": Features,
@@ -202,10 +207,11 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 def _short_for(table: str, value: Any) -> str:
     """The key that a plain value stands for when it is given instead of a table."""
-    keys = dict.fromkeys(("data", "model", "aggregator", "attack", "features"), "name") | {"grouping": "kind"}
-    if table not in keys:
+    if table == "grouping":
+        return "kind"
+    if not issubclass(_TABLES.get(table, BaseModel), Choice):
         raise InputError(f"{table} must be a table, got {value!r}")
-    return keys[table]
+    return "name"
 
 
 def _value(text: str) -> Any:

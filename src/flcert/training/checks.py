@@ -5,19 +5,23 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from flcert import aggregators, models
 from flcert.aggregators import Round
+from flcert.attacks import AttackPlan
 from flcert.core.determinism import one_thread, restored_generators
+from flcert.core.plugins import names_main
 from flcert.core.settings import Choice
 from flcert.datasets import Federation
+from flcert.engines import Engine
 from flcert.errors import FlcertError, InputError
 from flcert.grouping import Grouping
-from flcert.training import augmentation
+from flcert.training import augmentation, optimisers
 from flcert.training.device import tensor
 from flcert.training.ensemble import features
-from flcert.training.local import Replica
+from flcert.training.keys import recipe_choices
+from flcert.training.local import Replica, learning_rates
 from flcert.training.public import Public, public_of
 from flcert.training.recipe import Recipe
 from flcert.training.start import initial_module
@@ -38,8 +42,38 @@ def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> 
     for change in (recipe.augmentation, recipe.features.augmentation if recipe.features else None):
         if change:
             _check_augmentation(change, federation)
-    for choice in (recipe.of_group(group).aggregator for group in range(max(1, len(recipe.variants)))):
-        _check_aggregator(choice, Replica(module), federation)
+    check_local(recipe, module)
+    for own in _of_all_groups(recipe):
+        _check_aggregator(own.aggregator, Replica(module), federation)
+
+
+def check_local(recipe: Recipe, module: nn.Module) -> None:
+    """Refuse an optimiser or a schedule that a client could not use.
+
+    Args:
+        recipe: how clients train.
+        module: the recipe's model.
+    """
+    for own in _of_all_groups(recipe):
+        rates = [learning_rates(own, number, num_steps=1)[0] for number in range(1, own.rounds + 1)]
+        if own.optimiser:
+            _check_optimiser(own.optimiser, Replica(module).trained, rates[0])
+
+
+def check_reachable(engine: Engine, recipe: Recipe, attack: AttackPlan | None) -> None:
+    """Refuse a class or function of the running script or notebook that the engine's workers could not import."""
+    used = (choice for own in _of_all_groups(recipe) for choice in recipe_choices(own, attack))
+    for choice in used if not engine.imports_main else ():
+        if names_main(choice):
+            raise InputError(
+                f"{choice.name!r} is defined in this script or notebook, which the workers cannot import: put it into "
+                "a module of its own, or use the inline engine"
+            )
+
+
+def _of_all_groups(recipe: Recipe) -> list[Recipe]:
+    """The recipes of groups, one for each variant."""
+    return [recipe.of_group(group) for group in range(max(1, len(recipe.variants)))]
 
 
 def checked_module(recipe: Recipe, public: Public, inputs: NDArray[np.generic], num_labels: int) -> nn.Module:
@@ -76,6 +110,20 @@ def _check_augmentation(choice: Choice, federation: Federation) -> None:
     if not isinstance(changed, torch.Tensor) or (changed.shape, changed.dtype) != (example.shape, example.dtype):
         got = _kind(changed) if isinstance(changed, torch.Tensor) else type(changed).__name__
         raise InputError(f"augmentation {choice.name!r} must give {_kind(example)}, got {got}")
+
+
+def _check_optimiser(choice: Choice, trained: list[Tensor], learning_rate: float) -> None:
+    """Refuse an optimiser that fails on the model's parameters, or does not take two steps."""
+    copies: list[Tensor] = [nn.Parameter(parameter.detach().clone()) for parameter in trained]
+    try:
+        with one_thread(), restored_generators(), torch.no_grad():
+            optimiser = optimisers.build(choice)
+            for _ in range(2):
+                optimiser.step(copies, tuple(torch.ones_like(one) for one in copies), learning_rate)
+    except FlcertError:
+        raise
+    except Exception as error:  # a user's code may raise anything
+        raise InputError(f"optimiser {choice.name!r} raised {type(error).__name__}: {error}") from None
 
 
 def _check_aggregator(choice: Choice, replica: Replica, federation: Federation) -> None:

@@ -51,6 +51,8 @@ def model_entry(federation: Federation, task: GroupTask, client_digests: dict[in
         inputs["initial"] = task.initial
     if task.features:
         inputs["features"] = task.features
+    if task.recipe.schedule:  # what a round does depends on how many there will be
+        inputs["all rounds"] = task.recipe.rounds
     return Entry(digest_json(inputs), tuple(client_origin(user, data) for user, data in clients))
 
 
@@ -103,12 +105,17 @@ def _attack_inputs(federation: Federation, plan: AttackPlan) -> list[object]:
     return [ATTACK_VERSION, plan.choice.model_dump(mode="json"), controlled, plan.seed]
 
 
+def recipe_choices(recipe: Recipe, attack: AttackPlan | None = None) -> tuple[Choice, ...]:
+    """The plug-ins that a recipe and an attack name."""
+    features = (recipe.features, recipe.features.augmentation) if recipe.features else ()
+    local = (recipe.augmentation, recipe.optimiser, recipe.schedule, *features)
+    named = (recipe.model, recipe.aggregator, *local, attack.choice if attack else None)
+    return tuple(choice for choice in named if choice)
+
+
 def recipe_sources(recipe: Recipe, attack: AttackPlan | None = None) -> tuple[str, ...]:
     """Digests of the user's own modules that a recipe and an attack name; empty for what comes with flcert."""
-    changes = recipe.features.augmentation if recipe.features else None
-    choices = [recipe.model, recipe.aggregator, recipe.augmentation, recipe.features, changes]
-    attacking = attack.choice if attack else None
-    return tuple(choice_sources(choice) for choice in (*choices, attacking) if choice)
+    return tuple(choice_sources(choice) for choice in recipe_choices(recipe, attack))
 
 
 def votes_entry(

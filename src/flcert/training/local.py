@@ -1,8 +1,8 @@
-"""One client's part of one round: a few steps of SGD on its own data."""
+"""One client's part of one round: a few steps on its own data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from math import inf
 
 import numpy as np
 import torch
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from flcert.core.seeding import derive, stream
-from flcert.training import augmentation
+from flcert.errors import InputError
+from flcert.training import augmentation, optimisers, schedules
 from flcert.training.device import tensor
 from flcert.training.recipe import Recipe
 
@@ -64,48 +65,42 @@ class Replica:
 
 
 def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, round_number: int) -> None:
-    """Take ``recipe.local_steps`` steps on the client's data, in place.
+    """Train on the client's data for one round, in place.
 
-    The gradient is taken and applied directly: an optimiser object and a DataLoader cost more than the
-    arithmetic of a small model.
+    The gradient is taken directly, and without an optimiser in the recipe also applied directly: a DataLoader and an
+    optimiser object cost more than the arithmetic of a small model.
     """
     torch.default_generator.manual_seed(derive(seed, "dropout", client.id, round_number))
-    change, optimiser = _augmentation(client, recipe, seed, round_number), build_optimiser(recipe)
-    for batch in _batches(client, recipe, seed, round_number):
-        inputs = change(client.inputs[batch])
-        loss = functional.cross_entropy(replica.module(inputs), client.labels[batch], reduction=recipe.reduction)
+    change, optimiser = _augmentation(client, recipe, seed, round_number), optimisers.build(recipe.optimiser)
+    start = [parameter.detach().clone() for parameter in replica.trained] if recipe.proximal else []
+    batches = _batches(client, recipe, seed, round_number)
+    for batch, rate in zip(batches, learning_rates(recipe, round_number, len(batches)), strict=True):
+        scores = replica.module(change(client.inputs[batch]))
+        loss = functional.cross_entropy(
+            scores, client.labels[batch], reduction=recipe.reduction, label_smoothing=recipe.label_smoothing or 0.0
+        )
         gradients = torch.autograd.grad(loss, replica.trained, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
+            if recipe.proximal is not None:
+                gradients = _pulled_back(gradients, replica.trained, start, recipe.proximal)
             if recipe.gradient_clip is not None:
                 _clip(gradients, recipe.gradient_clip)
-            optimiser.step(replica.trained, gradients)
+            optimiser.step(replica.trained, gradients, rate)
 
 
-class Optimiser(Protocol):
-    """How a client's model follows the gradients of a batch; each client gets a new optimiser in each round."""
-
-    def step(self, parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:
-        """Change the parameters in place."""
-
-
-@dataclass(frozen=True)
-class SGD:
-    """Plain stochastic gradient descent.
-
-    Args:
-        learning_rate: the factor on the gradients.
-    """
-
-    learning_rate: float
-
-    def step(self, parameters: list[Tensor], gradients: tuple[Tensor, ...]) -> None:
-        """Take a step against the gradients."""
-        torch._foreach_add_(parameters, gradients, alpha=-self.learning_rate)
-
-
-def build_optimiser(recipe: Recipe) -> Optimiser:
-    """The optimiser that a recipe asks for."""
-    return SGD(recipe.learning_rate)
+def learning_rates(recipe: Recipe, round_number: int, num_steps: int) -> list[float]:
+    """The learning rate of each step of a round; see ``flcert.training.schedules`` for the progress."""
+    if recipe.schedule is None:
+        return [recipe.learning_rate] * num_steps
+    name, factor = recipe.schedule.name, schedules.build(recipe.schedule)
+    points = [(round_number - 1 + step / num_steps) / recipe.rounds for step in range(num_steps)]
+    try:
+        factors = [factor(point) for point in points]
+    except Exception as error:  # a user's code may raise anything
+        raise InputError(f"schedule {name!r} raised {type(error).__name__}: {error}") from None
+    for wrong in (one for one in factors if not (isinstance(one, float | int) and 0 <= one < inf)):
+        raise InputError(f"schedule {name!r} must give numbers from 0, got {wrong!r}")
+    return [recipe.learning_rate * one for one in factors]
 
 
 def _augmentation(client: Client, recipe: Recipe, seed: int, round_number: int) -> Callable[[Tensor], Tensor]:
@@ -121,6 +116,13 @@ def _itself(inputs: Tensor) -> Tensor:
     return inputs
 
 
+def _pulled_back(
+    gradients: tuple[Tensor, ...], parameters: list[Tensor], start: list[Tensor], strength: float
+) -> tuple[Tensor, ...]:
+    """The gradients of a loss with FedProx's term, mu / 2 times the squared distance from the start of the round."""
+    return torch._foreach_add(gradients, torch._foreach_sub(parameters, start), alpha=strength)
+
+
 def _clip(gradients: tuple[Tensor, ...], largest: float) -> None:
     """Scale the gradients down, in place, if their common norm exceeds ``largest``."""
     norm = float(torch.stack(torch._foreach_norm(gradients)).norm())
@@ -128,8 +130,14 @@ def _clip(gradients: tuple[Tensor, ...], largest: float) -> None:
         torch._foreach_mul_(gradients, largest / norm)
 
 
-def _batches(client: Client, recipe: Recipe, seed: int, round_number: int) -> Tensor:
-    """The rows of each step's batch, (steps x batch size): each batch is drawn without repetition."""
-    rows = np.tile(np.arange(len(client)), (recipe.local_steps, 1))
-    generator = stream(seed, "batches", client.id, round_number)
-    return tensor(generator.permuted(rows, axis=1)[:, : recipe.batch_size])
+def _batches(client: Client, recipe: Recipe, seed: int, round_number: int) -> Sequence[Tensor]:
+    """The rows of each step's batch.
+
+    With ``local_steps`` each batch is drawn without repetition. With ``local_epochs`` the examples are shuffled for
+    each epoch and cut into batches, of which the last may be smaller.
+    """
+    rows = np.tile(np.arange(len(client)), (recipe.local_epochs or recipe.local_steps, 1))
+    drawn = tensor(stream(seed, "batches", client.id, round_number).permuted(rows, axis=1))
+    if recipe.local_epochs is None:
+        return drawn[:, : recipe.batch_size].unbind()
+    return [batch for epoch in drawn for batch in epoch.split(recipe.batch_size)]

@@ -1,27 +1,48 @@
 """How a group trains: the base algorithm and all its settings."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from flcert.aggregators import AGGREGATORS
+from flcert.core.plugins import named_in
 from flcert.core.seeding import derive
 from flcert.core.settings import Choice, Strict
 from flcert.features import Features
+from flcert.models import MODELS
+from flcert.training.augmentation import AUGMENTATIONS
+from flcert.training.optimisers import OPTIMISERS
+from flcert.training.schedules import SCHEDULES
 from flcert.training.smoothing import Smoothing
+
+ONE_LENGTH = "local_epochs takes the place of local_steps: give one of them"
 
 
 class Variant(Strict):
     """Settings of some groups that differ from the recipe's; those left out stay as they are."""
 
-    aggregator: Choice | None = None
+    aggregator: Annotated[Choice, named_in(AGGREGATORS)] | None = None
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     local_steps: int | None = Field(default=None, gt=0)
+    local_epochs: int | None = Field(default=None, gt=0)
     learning_rate: float | None = Field(default=None, gt=0)
     batch_size: int | None = Field(default=None, gt=0)
+    optimiser: Annotated[Choice, named_in(OPTIMISERS)] | None = None
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "Variant":
+        if self.local_steps and self.local_epochs:
+            raise ValueError(f"{ONE_LENGTH}, got {self.local_epochs} and {self.local_steps}")
+        return self
 
     def settings(self) -> dict[str, Any]:
-        """The settings that are given."""
-        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+        """The settings that are given; steps take the place of epochs, and epochs that of steps."""
+        given = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+        if self.local_steps:
+            given["local_epochs"] = None
+        if self.local_epochs:
+            given["local_steps"] = Recipe().local_steps
+        return given
 
 
 class Recipe(Strict):
@@ -31,11 +52,19 @@ class Recipe(Strict):
         model: a name from ``flcert.models.MODELS`` or an import path.
         aggregator: a name from ``flcert.aggregators.AGGREGATORS`` or an import path.
         rounds: global iterations T_e.
-        local_steps: SGD steps that a client takes in a round.
-        learning_rate: the learning rate of the local SGD.
+        local_steps: steps that a client takes in a round.
+        local_epochs: passes over its own examples that a client makes in a round, in place of ``local_steps``.
+        learning_rate: the learning rate of the local optimiser.
         batch_size: examples in a batch, drawn without repetition; all of them if a client has fewer.
         reduction: the loss of a batch is the "mean" or the "sum" over its examples. The paper's code summed.
         gradient_clip: the largest norm of a batch's gradient; longer ones are scaled down to it.
+        optimiser: a name from ``flcert.training.optimisers.OPTIMISERS`` or an import path; by default plain SGD. Each
+            client starts a new one in each round.
+        schedule: how the learning rate changes over the rounds and their steps; a name from
+            ``flcert.training.schedules.SCHEDULES`` or an import path; by default not at all.
+        proximal: FedProx's mu; half of it times the squared distance from the model that the round began with is added
+            to the loss of a batch.
+        label_smoothing: the share of each label that the loss spreads evenly over all labels.
         participation: beta_e, the share of a group's clients that take part in a round, at least one.
         seed: the seed of the initial model, the batches and the participation.
         seeds: "shared" gives all groups the same seed, as in the paper; "per-group" derives one for each.
@@ -51,19 +80,24 @@ class Recipe(Strict):
         variants: settings that differ between groups: group g uses entry g modulo their number.
     """
 
-    model: Choice = Choice(name="mlp")
-    aggregator: Choice = Choice(name="fedavg")
+    model: Annotated[Choice, named_in(MODELS)] = Choice(name="mlp")
+    aggregator: Annotated[Choice, named_in(AGGREGATORS)] = Choice(name="fedavg")
     rounds: int = Field(default=30, gt=0)
     local_steps: int = Field(default=5, gt=0)
+    local_epochs: int | None = Field(default=None, gt=0)
     learning_rate: float = Field(default=0.5, gt=0)
     batch_size: int = Field(default=16, gt=0)
     reduction: Literal["mean", "sum"] = "mean"
     gradient_clip: float | None = Field(default=None, gt=0)
+    optimiser: Annotated[Choice, named_in(OPTIMISERS)] | None = None
+    schedule: Annotated[Choice, named_in(SCHEDULES)] | None = None
+    proximal: float | None = Field(default=None, gt=0)
+    label_smoothing: float | None = Field(default=None, gt=0, lt=1)
     participation: float = Field(default=1.0, gt=0, le=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     seeds: Literal["shared", "per-group"] = "shared"
     evaluate_at: tuple[int, ...] = ()
-    augmentation: Choice | None = None
+    augmentation: Annotated[Choice, named_in(AUGMENTATIONS)] | None = None
     initial: str | None = None
     features: Features | None = None
     models_per_group: int | None = Field(default=None, ge=2, le=1000)
@@ -95,6 +129,14 @@ class Recipe(Strict):
     def _one_model_with_smoothing(self) -> "Recipe":
         if self.smoothing and self.models_per_group:
             raise ValueError(f"recipe.smoothing is for one model a group, got models_per_group={self.models_per_group}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "Recipe":
+        usual = type(self).model_fields["local_steps"].default
+        if self.local_epochs and self.local_steps != usual:
+            got = f"got {self.local_epochs} and {self.local_steps} ({usual}, the default, is no choice)"
+            raise ValueError(f"{ONE_LENGTH}, {got}")
         return self
 
     def of_model(self, number: int) -> "Recipe":

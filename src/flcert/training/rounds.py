@@ -52,7 +52,8 @@ def run_rounds(
     """Train the replica round by round, yielding the number of each round that is complete.
 
     A round depends on the state before it, on what the rule remembers, and on streams named after the seed, the client
-    and the round, so the first r rounds of a long training are the same as a training with r rounds.
+    and the round, so the first r rounds of a long training are the same as a training with r rounds, unless the recipe
+    has a schedule.
 
     Args:
         replica: the group's model.

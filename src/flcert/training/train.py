@@ -14,7 +14,7 @@ from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Workers
 from flcert.errors import RunError
 from flcert.grouping import Grouping
-from flcert.training.checks import check_recipe
+from flcert.training.checks import check_reachable, check_recipe
 from flcert.training.compression import Dtype, compressed, expanded
 from flcert.training.context import Context
 from flcert.training.ensemble import Ensemble
@@ -68,6 +68,7 @@ def train_groups(
     """
     federation = context.federation
     public = public or public_of(recipe, federation.test_inputs, federation.num_labels)
+    check_reachable(context.workers.engine, recipe, attack)
     tasks = _tasks(federation, grouping, recipe, attack, public)
     entries = _model_entries(federation, tasks)
     names = ["" if owned is None else owned[recipe.rounds].key for owned in entries]

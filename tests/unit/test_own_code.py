@@ -1,0 +1,205 @@
+"""Classes and functions of one's own, given in Python: what they may look like, and where they can run."""
+
+import functools
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from flcert import aggregators, models
+from flcert.attacks import ATTACKS
+from flcert.attacks.label_flip import LabelFlip
+from flcert.core.settings import Choice, Strict
+from flcert.datasets import load
+from flcert.errors import InputError
+from flcert.grouping import hashed
+from flcert.runs.config import Config, parse_config
+from flcert.training import Recipe, optimisers, train
+from flcert.training.augmentation import affine
+
+FEDERATION = load("digits", num_clients=6, num_test=20)
+
+
+class Bare(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scores = nn.Linear(64, 10)
+
+    def forward(self, inputs):
+        return self.scores(inputs)
+
+
+class Classes(Bare):
+    def __init__(self, num_classes: int = 1000):
+        super().__init__()
+        self.scores = nn.Linear(64, num_classes)
+
+
+class Labels(Bare):
+    def __init__(self, num_labels):
+        super().__init__()
+        self.scores = nn.Linear(64, num_labels)
+
+
+class Shape(Bare):
+    def __init__(self, input_shape):
+        super().__init__()
+        self.scores = nn.Linear(*input_shape, 10)
+
+
+class Wide(Bare):
+    def __init__(self, num_classes, width: int = 4):
+        super().__init__()
+        self.scores = nn.Sequential(nn.Linear(64, width), nn.Linear(width, num_classes))
+
+
+def anything(**given):
+    assert sorted(given) == ["input_shape", "num_labels"]
+    return Bare()
+
+
+def outer():
+    def inner():
+        return Bare()
+
+    return inner
+
+
+def largest():
+    return lambda given: given.updates.amax(dim=0)
+
+
+@pytest.mark.parametrize("net", [Bare, Classes, Labels, Shape, Wide, anything])
+def test_a_model_gets_what_its_signature_names(net, store):
+    ensemble = train(FEDERATION, hashed(FEDERATION.ids, 2), Recipe(rounds=1, model=net), store=store)
+    assert (ensemble.trained, ensemble.failures) == (2, {})
+
+
+def test_an_option_of_the_same_name_is_the_user_s_to_give(store):
+    module = models.build(Choice(name=Classes, options={"num_classes": 7}), (64,), 10, seed=0)
+    assert module.scores.out_features == 7
+    recipe = Recipe(model=Choice(name=Classes, options={"num_classes": 7}))
+    with pytest.raises(InputError, match="one score for each of the 10 labels"):
+        train(FEDERATION, hashed(FEDERATION.ids, 2), recipe, store=store)
+    with pytest.raises(InputError, match=r"unknown option of model 'tests.unit.test_own_code:Wide': 'wide'"):
+        models.build(Choice(name=Wide, options={"wide": 7}), (64,), 10, seed=0)
+
+
+def test_a_class_or_function_becomes_its_import_path():
+    recipe = Recipe(model=Bare, aggregator=largest, optimiser=torch.optim.RMSprop)
+    path = "tests.unit.test_own_code"
+    assert (recipe.model.name, recipe.aggregator.name) == (f"{path}:Bare", f"{path}:largest")
+    assert recipe.optimiser.name == "torch.optim.rmsprop:RMSprop"
+    assert recipe == Recipe(model=f"{path}:Bare", aggregator=f"{path}:largest", optimiser="torch.optim.rmsprop:RMSprop")
+    assert Choice(name=Wide, options={"width": 3}).name == f"{path}:Wide"
+    assert (
+        parse_config({"recipe": {"model": {"name": Wide, "options": {"width": 3}}}}).recipe.model.name == f"{path}:Wide"
+    )
+
+
+def test_what_comes_with_flcert_goes_by_its_name():
+    recipe = Recipe(model=models.cnn.CNN, aggregator=aggregators.krum, optimiser=optimisers.adamw, augmentation=affine)
+    assert recipe == Recipe(model="cnn", aggregator="krum", optimiser="adamw", augmentation="affine")
+    given = Recipe(
+        model=Choice(name=models.mlp.MLP, options={"hidden": [8]}), variants=[{"aggregator": aggregators.median}]
+    )
+    assert (given.model.name, given.variants[0].aggregator.name) == ("mlp", "median")
+    assert Config(attack={"name": LabelFlip, "malicious": 1}).attack.name == "label-flip"
+    assert ATTACKS["label-flip"] is LabelFlip
+
+
+NOT_TO_BE_FOUND = {
+    "lambda": lambda: Bare(),
+    "inner": outer(),
+    "instance": nn.ReLU(),
+    "partial": functools.partial(Wide, width=3),
+    "method": Strict.model_validate,
+}
+
+
+@pytest.mark.parametrize("kind", NOT_TO_BE_FOUND)
+@pytest.mark.parametrize(
+    "make", [lambda one: Recipe(model=one), lambda one: Choice(name=one)], ids=["recipe", "choice"]
+)
+def test_what_cannot_be_imported_is_refused_in_one_line(kind, make):
+    with pytest.raises(InputError, match=r"must stand at the top level of a module .* got") as caught:
+        make(NOT_TO_BE_FOUND[kind])
+    assert "\n" not in str(caught.value).replace(repr(NOT_TO_BE_FOUND[kind]), "")
+
+
+def test_wrong_settings_in_python_are_told_in_one_line():
+    with pytest.raises(InputError, match=r"^unknown setting 'optimizer'; did you mean 'optimiser'\? \(known: .*\)$"):
+        Recipe(optimizer="sgd")
+    with pytest.raises(InputError, match=r"^variants.0.local_steps must be greater than 0, got -1$"):
+        Recipe(variants=[{"local_steps": -1}])
+    with pytest.raises(InputError, match=r"^recipe.learning_rate must be greater than 0, got 0$"):
+        parse_config({"recipe": {"learning_rate": 0}})
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+import flcert
+from flcert.core.store import Store
+from flcert.engines import Dask, Inline, Processes
+
+
+class Net(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.scores = nn.Linear(3, num_classes)
+
+    def forward(self, inputs):
+        return self.scores(inputs) * FACTOR
+
+
+if __name__ == "__main__":
+    examples = np.eye(3, dtype=np.float32), np.arange(3)
+    data = flcert.Federation.build("three", {user: examples for user in ("ann", "bob", "cem")}, examples)
+    groups, store = flcert.grouping.hashed(data.ids, 1), Store(Path("store"))
+    recipe, engines = flcert.Recipe(rounds=1, model=Net), {"dask": Dask, "inline": Inline, "processes": Processes}
+    for name in sys.argv[1:]:
+        try:
+            ensemble = flcert.training.train(data, groups, recipe, engine=engines[name](1), store=store)
+            print("trained", ensemble.trained, "reused", ensemble.reused, ensemble.failures)
+        except ValueError as error:
+            print(type(error).__name__, error)
+"""
+
+
+def said(*arguments, folder):
+    """What a script prints that defines its model itself, line by line."""
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_a_model_that_the_script_defines_trains_here_and_in_worker_processes(tmp_path):
+    for name, factor in (("script.py", "1"), ("beside.py", "2")):  # two models of the same name
+        (tmp_path / name).write_text(SCRIPT.replace("FACTOR", factor))
+    assert said("script.py", "processes", "inline", folder=tmp_path) == [
+        "trained 1 reused 0 {}",
+        "trained 0 reused 1 {}",
+    ]
+    assert said("beside.py", "inline", folder=tmp_path) == ["trained 1 reused 0 {}"]
+
+
+def test_workers_that_cannot_import_it_are_refused_before_training(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT.replace("FACTOR", "1"))
+    like_a_notebook = ["-c", "exec(open('script.py').read())"]
+    *refused, here = said(*like_a_notebook, "dask", "processes", "inline", folder=tmp_path)
+    reason = "InputError '__main__:Net' is defined in this script or notebook, which the workers cannot import: put it "
+    assert [line.startswith(reason) for line in refused] == [True, True]
+    assert here == "trained 1 reused 0 {}"
+
+
+def test_a_model_of_another_script_is_told_as_such():
+    with pytest.raises(
+        InputError, match=r"model '__main__:Nett' is of another script or notebook; put it into a module"
+    ):
+        models.build(Choice(name="__main__:Nett"), (64,), 10, seed=0)
