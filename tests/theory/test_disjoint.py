@@ -87,6 +87,12 @@ def test_what_failed_groups_would_have_voted_cannot_change_a_certified_label(num
             assert level + 1 > 4 or any(one_more)
 
 
+def needed(votes, leader, rival):
+    gap = votes[leader] - votes[rival] + (rival > leader)
+    others = sum(votes) - votes[leader] - votes[rival]
+    return int(certify.groups_to_turn(gap, votes[leader], others, sum(votes)))
+
+
 def test_the_clients_that_each_rival_needs_are_found_by_trying():
     """m clients take up to m votes from the leader and give them to the rival."""
     for votes in itertools.product(range(5), repeat=3):
@@ -94,13 +100,12 @@ def test_the_clients_that_each_rival_needs_are_found_by_trying():
             continue
         leader = int(np.argmax(votes))
         for rival in {0, 1, 2} - {leader}:
-            least = certify.clients_to_overtake((leader, votes[leader]), (rival, votes[rival]))
+            least = needed(votes, leader, rival)
             for m in range(least + 1):
                 after = (votes[rival] + m, -rival) > (votes[leader] - m, -leader)  # the smaller index wins a tie
                 assert after == (m == least)
         level = certify.disjoint([votes]).levels[0]
-        rivals = [(one, votes[one]) for one in {0, 1, 2} - {leader}]
-        assert level == min(certify.clients_to_overtake((leader, votes[leader]), one) for one in rivals) - 1
+        assert level == min(needed(votes, leader, rival) for rival in {0, 1, 2} - {leader}) - 1
 
 
 def test_a_worked_example():
@@ -166,7 +171,7 @@ def test_a_takeover_takes_as_many_clients_as_the_theorem_does_not_rule_out(label
         counts = csr_array(table) if sparse else table
         guarantee = certify.Disjoint(num_failed=failed)
         for position, row in enumerate(table):
-            found = guarantee.takeover(counts, position)
+            found = guarantee.takeover(certify.Evidence(counts), position)
             if not row.any():
                 assert found is None
                 continue

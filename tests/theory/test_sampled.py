@@ -10,7 +10,7 @@ import pytest
 
 from flcert import certify, grouping
 from flcert.certify.confidence import clopper_pearson, tail_bound
-from flcert.certify.draw import level_of_bound
+from flcert.certify.draw import Draw
 from flcert.errors import InputError
 from tests.theory.exact import binomial_tail, exact_level_holds, sampled
 from tests.theory.test_enumerated import counts_of, survives_worst_attack, true_level
@@ -30,7 +30,7 @@ def test_the_level_of_a_bound_is_that_of_the_weakest_models_within_it(num_client
     for numerator in range(total + 1, 2 * total + 1):
         bound = Fraction(numerator, 2 * total)
         weakest = min(level for votes, level in levels if votes >= ceil(bound * total))
-        assert level_of_bound(bound, num_clients, group_size) == weakest
+        assert Draw(num_clients, group_size, 7, distinct=False).level_of_bound(bound) == weakest
 
 
 def random_cases(count, seed, *, most_groups):

@@ -3,7 +3,7 @@
 from flcert.certify.accuracy import certified_accuracy, certified_share
 from flcert.certify.certificate import Certificate
 from flcert.certify.collective import Collective, collective
-from flcert.certify.disjoint import Disjoint, clients_to_overtake, disjoint
+from flcert.certify.disjoint import Disjoint, disjoint
 from flcert.certify.enumerated import Enumerated, enumerated
 from flcert.certify.evidence import Evidence
 from flcert.certify.family import KINDS, CertificateSettings, guarantee_for, guarantee_from, kind_class, kinds_with
@@ -12,6 +12,9 @@ from flcert.certify.overlapping import Overlapping, overlapping
 from flcert.certify.ranks import RankCounts, count_ranks, ranked
 from flcert.certify.runoff import Runoff, runoff
 from flcert.certify.sampled import Sampled, SampledOptions, sampled
+from flcert.certify.trade import trade
+from flcert.certify.trusted import Trusted, with_trusted
+from flcert.certify.turning import groups_to_turn
 
 __all__ = [
     "KINDS",
@@ -28,13 +31,14 @@ __all__ = [
     "Runoff",
     "Sampled",
     "SampledOptions",
+    "Trusted",
     "certified_accuracy",
     "certified_share",
-    "clients_to_overtake",
     "collective",
     "count_ranks",
     "disjoint",
     "enumerated",
+    "groups_to_turn",
     "guarantee_for",
     "guarantee_from",
     "kind_class",
@@ -43,4 +47,6 @@ __all__ = [
     "ranked",
     "runoff",
     "sampled",
+    "trade",
+    "with_trusted",
 ]

@@ -1,15 +1,17 @@
 """One attacker for the whole test set: how many inputs stay right, whichever m clients are malicious."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flcert.certify.certificate import Certificate
-from flcert.certify.disjoint import disjoint, share_no_client
+from flcert.certify.disjoint import disjoint, groups_with_clients, share_no_client
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Figures, Groups, Guarantee, Need, Report
+from flcert.certify.trusted import Trusted
 from flcert.errors import InputError, check_range
 from flcert.voting.count_table import IntArray, runner_up, top_label
 
@@ -17,7 +19,14 @@ SCALE = 2**32  # multipliers of the dual are whole multiples of 1 / SCALE
 
 
 def collective(
-    counts: ArrayLike, votes: ArrayLike, truth: ArrayLike, num_malicious: int, *, num_failed: int = 0
+    counts: ArrayLike,
+    votes: ArrayLike,
+    truth: ArrayLike,
+    num_malicious: int,
+    *,
+    num_failed: int = 0,
+    trusted: Trusted | None = None,
+    num_groups: int | None = None,
 ) -> int:
     """A lower bound on how many inputs keep their right label when m malicious clients attack all of them at once.
 
@@ -38,11 +47,13 @@ def collective(
     Inputs whose own level is at least m never break, so the result is never below CA@m of Theorem 4.
 
     Args:
-        counts: votes for each label, (inputs x labels).
+        counts: votes for each label, (inputs x labels), those of a trusted model not among them.
         votes: the label that each group gives to each input, (groups x inputs); -1 where it casts no vote.
         truth: the true labels.
         num_malicious: m.
         num_failed: groups with clients but without a model; each counts as one vote for the strongest rival.
+        trusted: votes of a model that no client can change; they are part of v_y and v_z.
+        num_groups: the groups that have clients; by default all.
 
     >>> collective([[3, 0], [3, 0]], [[0, 0], [0, 0], [0, 0]], [0, 0], 1)
     2
@@ -51,14 +62,16 @@ def collective(
     if cast.ndim != 2 or cast.shape[1] != len(table) or right.shape != (len(table),):
         raise InputError(f"votes {cast.shape}, counts {table.shape} and truth {right.shape} do not fit together")
     check_range("num_malicious", num_malicious, 0, 2**31)
-    certificate = disjoint(table, num_failed=num_failed)
-    labels, top = top_label(table)
+    reachable = num_groups or len(cast)  # no more groups can be attacked
+    certificate = disjoint(table, num_failed=num_failed, trusted=trusted, num_groups=reachable)
+    counted = table if trusted is None else trusted.added_to(table)
+    labels, top = top_label(counted)
     considered = (labels == right) & ~certificate.abstained
-    safe = int((considered & (certificate.levels >= num_malicious)).sum())
-    at_risk = np.flatnonzero(considered & (certificate.levels < num_malicious))
+    stands = certificate.levels >= min(num_malicious, reachable)
+    safe, at_risk = int((considered & stands).sum()), np.flatnonzero(considered & ~stands)
     if len(at_risk) == 0:
         return safe
-    gaps = (top - runner_up(table, labels, handicap=True) - num_failed)[at_risk]
+    gaps = (top - runner_up(counted, labels, handicap=True) - num_failed)[at_risk]
     reach = 1 + (cast[:, at_risk] == labels[at_risk]).astype(np.int64)
     return safe + len(at_risk) - most_broken(reach, gaps, num_malicious)
 
@@ -114,6 +127,7 @@ class Collective(Guarantee):
     suits: ClassVar[str] = "disjoint groups"
     needs: ClassVar[Need] = "votes"
     per_input: ClassVar[bool] = False
+    takes_trusted: ClassVar[bool] = True
 
     kind: str = "collective"
 
@@ -130,10 +144,19 @@ class Collective(Guarantee):
         """How many inputs stay right when m clients attack all of them at once, for each m in ``levels``."""
         if evidence.votes is None or not isinstance(evidence.counts, np.ndarray):
             raise InputError("a collective certificate needs each group's vote, and at most some thousand labels")
+        given = partial(
+            collective,
+            evidence.counts,
+            evidence.votes,
+            truth,
+            num_failed=self.num_failed,
+            trusted=self.trusted_votes(evidence),
+            num_groups=groups_with_clients(self, evidence),
+        )
         kept = {}
         report(0, len(levels))
         for done, m in enumerate(levels, start=1):
-            kept[m] = collective(evidence.counts, evidence.votes, truth, m, num_failed=self.num_failed)
+            kept[m] = given(m)
             report(done, len(levels))
         return Figures(title=self.title, inputs=kept)
 

@@ -2,17 +2,28 @@
 
 from typing import ClassVar
 
+import numpy as np
+
 from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee
+from flcert.certify.trusted import Trusted
+from flcert.certify.turning import groups_to_overtake, groups_to_turn
 from flcert.errors import InputError
-from flcert.voting.count_table import Counts, CountsLike, checked_counts, runner_up, top_label
+from flcert.voting.count_table import CountsLike, IntArray, checked_counts, top_label
 from flcert.voting.counting import most_votes, votes_of_input
 
 FEW = 50  # up to this many labels, a list of rivals has them all
 
 
-def disjoint(counts: CountsLike, *, num_failed: int = 0) -> Certificate:
+def disjoint(
+    counts: CountsLike,
+    *,
+    num_failed: int = 0,
+    trusted: Trusted | None = None,
+    num_groups: int | None = None,
+    num_clients: int | None = None,
+) -> Certificate:
     """Certify the majority vote of groups that share no client.
 
     A malicious client sits in one group, so m of them change at most m votes. Each changed vote can
@@ -24,45 +35,46 @@ def disjoint(counts: CountsLike, *, num_failed: int = 0) -> Certificate:
     where [z < y] is there because a tie goes to the smaller index. An empty group casts no vote; a
     malicious client that joins it can only add one, less than the two it is charged.
 
+    With T trusted votes the gap can be more than the groups that vote for y close when they turn. Of the others, those
+    that vote for neither y nor z, or cast no vote, then close it by one each (``groups_to_turn``), and the level is one
+    less than the smallest number of groups that suffices for some z. If not even all groups do, no number of malicious
+    clients can change the label.
+
     Args:
         counts: votes for each label, (inputs x labels), an array or a SciPy sparse array.
         num_failed: groups with clients whose vote is missing because their training failed. What they
             would have voted is unknown, so each counts as one vote for the strongest rival.
+        trusted: votes of a model that no client can change.
+        num_groups: the groups that have clients, including those that failed; by default those that failed and as
+            many as voted on some input. It matters only with trusted votes.
+        num_clients: n, which no level exceeds; where not even all clients can change a label, the level is n, or
+            ``num_groups`` if n is not given.
 
     Returns:
-        The certificate. An input abstains where no group voted or where the failed groups alone could
+        The certificate. An input abstains where nobody voted or where the failed groups alone could
         have changed its label.
 
-    Differs from the paper: ``num_failed`` (the paper's groups do not fail).
+    Differs from the paper: ``num_failed`` (the paper's groups do not fail) and ``trusted``.
 
     >>> disjoint([[7, 2, 1], [3, 3, 0]]).levels
     array([2, 0])
+    >>> disjoint([[7, 2, 1]], trusted=Trusted(np.array([0]), 9), num_clients=10).levels
+    array([7])
     """
     if num_failed < 0:
         raise InputError(f"num_failed must be at least 0, got {num_failed}")
     table = checked_counts(counts)
-    labels, top = top_label(table)
-    gap = top - runner_up(table, labels, handicap=True) - num_failed
-    gap[top == 0] = -1
-    return Certificate.build(labels, gap // 2)
+    labels, top = top_label(table if trusted is None else trusted.added_to(table))
+    total = _turnable(np.asarray(table.sum(axis=1)).reshape(-1), num_failed, num_groups)
+    needed = groups_to_overtake(table, labels, trusted, ties="smallest", num_failed=num_failed, total=total)
+    everybody = np.asarray(num_clients or total + num_failed)
+    levels = np.where(needed > total, everybody, np.minimum(needed - 1, everybody))
+    return Certificate.build(labels, np.where(top > 0, levels, -1))
 
 
-def clients_to_overtake(leader: tuple[int, int], rival: tuple[int, int], *, num_failed: int = 0) -> int:
-    """The smallest number of malicious clients for which Theorem 4 does not rule out that the rival wins.
-
-    The level of an input is one less than the smallest of these numbers over all rivals.
-
-    Args:
-        leader: the label that wins without an attack, and its votes.
-        rival: another label, and its votes.
-        num_failed: groups with clients whose vote is missing, see ``disjoint``.
-
-    >>> clients_to_overtake((0, 7), (1, 2))
-    3
-    """
-    (label, votes), (other, others) = leader, rival
-    gap = votes - others - (other < label) - num_failed
-    return max(0, gap // 2 + 1)
+def _turnable(cast: IntArray, num_failed: int, num_groups: int | None) -> IntArray:
+    """For each input the groups that can be turned: all that have clients, except those that count as turned."""
+    return np.maximum(cast, num_groups - num_failed if num_groups else cast.max())
 
 
 def share_no_client(groups: Groups) -> bool:
@@ -77,6 +89,8 @@ class Disjoint(Guarantee):
     title: ClassVar[str] = "disjoint groups"
     suits: ClassVar[str] = "disjoint groups"
 
+    takes_trusted: ClassVar[bool] = True
+
     kind: str = "disjoint"
 
     @classmethod
@@ -86,24 +100,41 @@ class Disjoint(Guarantee):
 
     def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
         """Theorem 4."""
-        return disjoint(evidence.counts, num_failed=self.num_failed)
+        return disjoint(
+            evidence.counts,
+            num_failed=self.num_failed,
+            trusted=self.trusted_votes(evidence),
+            num_groups=groups_with_clients(self, evidence),
+            num_clients=self.num_clients,
+        )
 
-    def takeover(self, counts: Counts, position: int) -> dict[str, int] | None:
+    def takeover(self, evidence: Evidence, position: int) -> dict[str, int] | None:
         """The smallest number of malicious clients with which each other label could win.
 
-        If there are many labels, those with the most votes are listed, and "other" is the least of the rest.
+        If there are many labels, those with the most votes are listed, and "other" is the least of the rest. Labels
+        that could not win even if all clients were malicious are left out.
         """
-        listed = dict(most_votes(counts, position))
+        one = evidence.part(slice(position, position + 1))
+        listed = [label for label, _ in most_votes(self.counted(one), 0)]
         if not listed:
             return None
-        row = votes_of_input(counts, position)
-        leader = next(iter(listed.items()))
-        rivals = {
-            label: clients_to_overtake(leader, (label, int(votes)), num_failed=self.num_failed)
-            for label, votes in enumerate(row.tolist())
-            if label != leader[0]
-        }
-        if len(row) <= FEW:
-            return {str(label): needed for label, needed in rivals.items()}
-        others = min(needed for label, needed in rivals.items() if label not in listed)
-        return {str(label): rivals[label] for label in listed if label in rivals} | {"other": others}
+        leader, needed = listed[0], self._needed(one, listed[0], groups_with_clients(self, evidence))
+        if len(needed) <= FEW:
+            return {str(label): m for label, m in enumerate(needed) if label != leader and m is not None}
+        rest = [m for label, m in enumerate(needed) if label not in listed and m is not None]
+        found = {str(label): m for label in listed[1:] if (m := needed[label]) is not None}
+        return found | ({"other": min(rest)} if rest else {})
+
+    def _needed(self, one: Evidence, leader: int, num_groups: int) -> list[int | None]:
+        """For each label the groups that must turn before it wins the only input; None if it never does."""
+        votes, counted = votes_of_input(one.counts, 0), votes_of_input(self.counted(one), 0)
+        (total,) = _turnable(votes.sum(keepdims=True), self.num_failed, num_groups).tolist()
+        gaps = counted[leader] - counted + (np.arange(len(votes)) > leader) - self.num_failed
+        needed = groups_to_turn(gaps, votes[leader], total - votes[leader] - votes, total)
+        return [m if m <= total else None for m in needed.tolist()]
+
+
+def groups_with_clients(guarantee: Guarantee, evidence: Evidence) -> int:
+    """How many groups have clients, as far as is known: at most all of them, or else those that voted or failed."""
+    known = sum(len(members) > 0 for members in evidence.groups) or guarantee.num_groups
+    return known or int(evidence.counts.sum(axis=1).max()) + guarantee.num_failed

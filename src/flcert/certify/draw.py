@@ -8,7 +8,8 @@ from math import ceil, comb, floor
 import numpy as np
 
 from flcert.certify.confidence import clopper_pearson, hypergeometric
-from flcert.certify.search import levels_by_value, untouched_groups
+from flcert.certify.search import level_of_turned, levels_by_value
+from flcert.certify.turning import groups_to_turn
 from flcert.errors import check_range
 from flcert.voting.count_table import IntArray
 
@@ -50,60 +51,88 @@ class Draw:
             return self.total - hypergeometric(self.num_groups - votes, self.num_groups, self.total, alpha)
         return floor((1 - clopper_pearson(self.num_groups - votes, self.num_groups, alpha)) * self.total)
 
-    def level_of_gap(self, gap: int) -> int:
-        """The largest m that Theorem 1 grants for K_y - K_z >= gap, or -1."""
-        return untouched_groups(self.num_clients, self.group_size, more_than=2 * self.total - gap)
+    def to_turn(self, least: int, most: int, lead: int = 0) -> int:
+        """How many of all C groups must turn before a rival draws level, for K_y >= least and K_z <= most.
+
+        Args:
+            least: a lower bound on K_y.
+            most: an upper bound on K_z; the two together are at most C.
+            lead: how many trusted votes y has more than the rival. T of them beside N groups weigh T C / N beside C.
+        """
+        gap = least - most + ceil(Fraction(lead * self.total, self.num_groups))
+        exact = np.array([[gap], [least], [self.total - least - most], [self.total]], dtype=object)  # may be huge
+        return int(groups_to_turn(*exact)[0])
+
+    def level_of_bound(self, lower_bound: Fraction, lead: int = 0) -> int:
+        """The largest m that Theorem 1 grants for a lower bound p on p_y, with 1 - p as the bound on every p_z, or -1.
+
+        Without trusted votes, and with C = C(n, k), the condition of Theorem 1 is, in integers,
+
+            2 ceil(p C) + 2 C(n-m, k) > 3 C,   0 <= m <= n-k.
+
+        >>> Draw(30, 2, 500, distinct=False).level_of_bound(Fraction(1))
+        8
+        """
+        if lower_bound <= self.threshold(lead):
+            return -1
+        least = ceil(lower_bound * self.total)
+        return self.level(self.to_turn(least, self.total - least, lead))
+
+    def threshold(self, lead: int) -> Fraction:
+        """A label wins for certain if its share of all groups is above (1 - lead / N) / 2."""
+        return Fraction(self.num_groups - lead, 2 * self.num_groups)
+
+    def level(self, turned: int) -> int:
+        """The largest m that touches fewer groups than must turn, or -1."""
+        return level_of_turned(turned, self.total, self.num_clients, self.group_size)
 
 
 @dataclass(frozen=True)
 class OneTail:
-    """The paper's bound: every rival is given all groups that are not known to vote for y."""
+    """The paper's bound: every rival is given all groups that are not known to vote for y.
+
+    Args:
+        draw: the draw.
+        alpha: the failure probability.
+        lead: T if y is the label of the trusted model, -T if it is a rival's.
+    """
 
     draw: Draw
     alpha: Fraction
+    lead: int = 0
 
     def level(self, votes: int) -> int:
-        """The level of a label with this many votes."""
-        draw = self.draw
-        if 2 * votes <= draw.num_groups:  # no majority: another label may have as many votes
+        """The level of a label with this many votes.
+
+        The selection correction needs more than the bound: at least 1 + (N-1) s votes, where s is the share above which
+        the label wins. Without trusted votes that is a majority.
+        """
+        draw, threshold = self.draw, self.draw.threshold(self.lead)
+        if threshold < 0:  # more trusted votes than groups
+            return draw.num_clients
+        if votes < 1 + (draw.num_groups - 1) * threshold:
             return -1
         if not draw.distinct:
-            bound = clopper_pearson(votes, draw.num_groups, self.alpha)
-            return level_of_bound(bound, draw.num_clients, draw.group_size)
+            return draw.level_of_bound(clopper_pearson(votes, draw.num_groups, self.alpha), self.lead)
         if draw.num_groups == 1 < draw.total:  # a single group is always a majority of itself: see docs/theory.md
             return -1
-        return draw.level_of_gap(2 * draw.at_least(votes, self.alpha) - draw.total)
-
-
-def level_of_bound(lower_bound: Fraction, num_clients: int, group_size: int) -> int:
-    """The largest m that Theorem 1 grants for a lower bound p on p_y, with 1 - p as the bound on every p_z, or -1.
-
-    With C = C(n, k) the condition of Theorem 1 is, in integers,
-
-        2 ceil(p C) + 2 C(n-m, k) > 3 C,   0 <= m <= n-k.
-
-    >>> level_of_bound(Fraction(1), 30, 2)
-    8
-    """
-    if lower_bound <= Fraction(1, 2):
-        return -1
-    total = comb(num_clients, group_size)
-    return untouched_groups(num_clients, group_size, more_than=3 * total - 2 * ceil(lower_bound * total))
+        least = draw.at_least(votes, self.alpha)
+        return draw.level(draw.to_turn(least, draw.total - least, self.lead))
 
 
 @dataclass(frozen=True)
 class BothTails:
-    """Bounds on the groups of all labels at once: from below for y, from above for its strongest rival."""
+    """Bounds on the groups of all labels at once: from below for y, from above for a rival."""
 
     draw: Draw
     alpha: Fraction
 
-    def levels(self, top: IntArray, second: IntArray) -> IntArray:
-        """The level of each input from the votes of y and of the strongest rival."""
+    def levels(self, top: IntArray, rivals: IntArray, leads: IntArray) -> IntArray:
+        """The level of each input from the votes of y and of a rival, and the trusted votes that y has more."""
         draw = self.draw
         low = {int(votes): draw.at_least(int(votes), self.alpha) for votes in np.unique(top)}
-        high = {int(votes): draw.at_most(int(votes), self.alpha) for votes in np.unique(second)}
-        gaps = np.empty(len(top), dtype=object)  # C(n, k) may exceed any machine integer
-        for position, (mine, rival) in enumerate(zip(top.tolist(), second.tolist(), strict=True)):
-            gaps[position] = low[mine] - min(high[rival], draw.total - low[mine])
-        return levels_by_value(gaps, draw.level_of_gap)
+        high = {int(votes): draw.at_most(int(votes), self.alpha) for votes in np.unique(rivals)}
+        turned = np.empty(len(top), dtype=object)
+        for position, (mine, rival, lead) in enumerate(zip(top.tolist(), rivals.tolist(), leads.tolist(), strict=True)):
+            turned[position] = draw.to_turn(low[mine], min(high[rival], draw.total - low[mine]), lead)
+        return levels_by_value(turned, draw.level)

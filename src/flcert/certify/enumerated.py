@@ -10,13 +10,17 @@ from pydantic import Field
 from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee
-from flcert.certify.search import levels_by_value, untouched_groups
+from flcert.certify.search import level_of_turned, levels_by_value
+from flcert.certify.trusted import Trusted
+from flcert.certify.turning import groups_to_overtake
 from flcert.errors import InputError, check_range
-from flcert.voting.count_table import Counts, CountsLike, checked_counts, runner_up, top_label
+from flcert.voting.count_table import Counts, CountsLike, checked_counts, top_label
 from flcert.voting.ties import Ties
 
 
-def enumerated(counts: CountsLike, *, num_clients: int, group_size: int, num_failed: int = 0) -> Certificate:
+def enumerated(
+    counts: CountsLike, *, num_clients: int, group_size: int, num_failed: int = 0, trusted: Trusted | None = None
+) -> Certificate:
     """Certify the majority vote of all C(n, k) groups of k clients.
 
     m malicious clients leave C(n-m, k) groups untouched and may turn each of the others from y to z, so
@@ -24,12 +28,16 @@ def enumerated(counts: CountsLike, *, num_clients: int, group_size: int, num_fai
 
         v_y - v_z > 2 C(n, k) - 2 C(n-m, k),   0 <= m <= n-k     (Theorem 1 with exact probabilities).
 
+    With trusted votes the gap can be more than the groups that vote for y close; the level is the largest m that
+    touches fewer groups than must turn (``groups_to_turn``), and n if not even all groups suffice.
+
     Args:
         counts: votes for each label, (inputs x labels), an array or a SciPy sparse array; each row sums to
             C(n, k) - num_failed.
         num_clients: n.
         group_size: k.
         num_failed: groups whose vote is missing; each counts as one vote for the strongest rival.
+        trusted: votes of a model that no client can change.
 
     Returns:
         The certificate. An input abstains where y is not strictly ahead: the paper breaks such ties at
@@ -42,16 +50,11 @@ def enumerated(counts: CountsLike, *, num_clients: int, group_size: int, num_fai
     check_range("group_size", group_size, 1, num_clients, "num_clients")
     total = comb(num_clients, group_size)
     _check_all_groups_present(table, total, num_clients, group_size, num_failed)
-    labels, top = top_label(table)
-    gaps = top - runner_up(table, labels, handicap=False) - num_failed
-    level = partial(_level, num_clients=num_clients, group_size=group_size)
-    return Certificate.build(labels, levels_by_value(gaps, level))
-
-
-def _level(gap: int, *, num_clients: int, group_size: int) -> int:
-    """The largest m whose condition holds for this gap between y and z, or -1."""
-    needed = 2 * comb(num_clients, group_size) - gap  # untouched groups, doubled, must exceed this
-    return untouched_groups(num_clients, group_size, more_than=needed)
+    labels, _ = top_label(table if trusted is None else trusted.added_to(table))
+    voting = total - num_failed
+    needed = groups_to_overtake(table, labels, trusted, ties="random", num_failed=num_failed, total=voting)
+    level = partial(level_of_turned, total=voting, num_clients=num_clients, group_size=group_size)
+    return Certificate.build(labels, levels_by_value(needed, level))
 
 
 def _check_all_groups_present(table: Counts, total: int, num_clients: int, group_size: int, num_failed: int) -> None:
@@ -75,6 +78,7 @@ class Enumerated(Guarantee):
     title: ClassVar[str] = "all possible groups"
     suits: ClassVar[str] = "all groups of a fixed size"
     ties: ClassVar[Ties] = "random"
+    takes_trusted: ClassVar[bool] = True
 
     kind: str = "enumerated"
     group_size: int | None = Field(default=None, ge=1)
@@ -99,10 +103,14 @@ class Enumerated(Guarantee):
         if self.num_clients is None or self.group_size is None:
             raise InputError(f"a certificate of kind {self.kind!r} needs the number of clients and the group size")
         return enumerated(
-            evidence.counts, num_clients=self.num_clients, group_size=self.group_size, num_failed=self.num_failed
+            evidence.counts,
+            num_clients=self.num_clients,
+            group_size=self.group_size,
+            num_failed=self.num_failed,
+            trusted=self.trusted_votes(evidence),
         )
 
     @property
-    def meaning(self) -> str:
+    def _about(self) -> str:
         """What a level is about, and how certain it is."""
         return "It speaks of all possible groups, each of which was trained, and holds with certainty."

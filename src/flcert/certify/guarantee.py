@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from flcert.certify.accuracy import certified_accuracy
 from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence, Members
+from flcert.certify.trusted import MOST, Trusted
 from flcert.core.settings import Strict, named_by_import_path, validated
 from flcert.errors import InputError
 from flcert.voting.count_table import Counts, IntArray
@@ -23,6 +24,8 @@ from flcert.voting.ties import Ties, winners
 Need = Literal["counts", "votes", "ranks"]
 
 Report = Callable[[int, int], None]  # the number done, and the total
+
+_TRUSTED = " {:,} of the votes are those of a model of the server's own, which no client can change."
 
 
 class Groups(Protocol):
@@ -82,6 +85,7 @@ class Guarantee(Strict, ABC):
         num_clients: n, if known.
         num_groups: N, including groups that did not vote, if known.
         num_failed: groups with clients but without a model.
+        trusted: T, the votes that a model of the server's own casts on each input; left out of files where it is 0.
     """
 
     title: ClassVar[str]  # what people call it, in a few words
@@ -90,16 +94,28 @@ class Guarantee(Strict, ABC):
     probabilistic: ClassVar[bool] = False
     per_input: ClassVar[bool] = True  # whether it certifies each input, or only how many of a test set stay right
     ties: ClassVar[Ties] = "smallest"
+    takes_trusted: ClassVar[bool] = False  # whether its proof covers trusted votes
 
     kind: str = ""
     num_clients: int | None = Field(default=None, ge=1)
     num_groups: int | None = Field(default=None, ge=1)
     num_failed: int = Field(default=0, ge=0)
+    trusted: int = Field(default=0, ge=0, le=MOST)
 
     @model_validator(mode="before")
     @classmethod
     def _named_by_import_path(cls, values: Any) -> Any:
         return named_by_import_path(cls, values)
+
+    @model_validator(mode="after")
+    def _takes_trusted(self) -> Self:
+        if self.trusted and not self.takes_trusted:
+            raise InputError(f"certificate {self.kind!r} cannot take trusted votes, got {self.trusted}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_no_trusted(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in plain(self).items() if name != "trusted" or value}
 
     @classmethod
     @abstractmethod
@@ -150,6 +166,20 @@ class Guarantee(Strict, ABC):
             )
         if self.needs == "votes" and evidence.votes is None:
             raise InputError(f"certificate {self.kind!r} needs the vote of each group, not only counts")
+        self.trusted_votes(evidence)
+
+    def trusted_votes(self, evidence: Evidence) -> Trusted | None:
+        """The votes of the trusted model, if there are any."""
+        if not self.trusted:
+            return None
+        if evidence.trusted is None:
+            raise InputError(f"{self.trusted} trusted votes were asked for, but no trusted model gave labels")
+        return Trusted(evidence.trusted, self.trusted)
+
+    def counted(self, evidence: Evidence) -> Counts:
+        """The votes for each label, those of the trusted model among them."""
+        trusted = self.trusted_votes(evidence)
+        return evidence.counts if trusted is None else trusted.added_to(evidence.counts)
 
     def predict(self, evidence: Evidence, *, alone: bool = False) -> IntArray:
         """The label of each input, by the tie rule of this kind.
@@ -160,8 +190,8 @@ class Guarantee(Strict, ABC):
         """
         if alone and self.ties == "random":
             parts = (evidence.part(slice(row, row + 1)) for row in range(len(evidence)))
-            return np.concatenate([winners(part.counts, self.ties) for part in parts])
-        return winners(evidence.counts, self.ties)
+            return np.concatenate([winners(self.counted(part), self.ties) for part in parts])
+        return winners(self.counted(evidence), self.ties)
 
     def figures(self, evidence: Evidence, truth: NDArray[np.generic], levels: Sequence[int], report: Report) -> Figures:  # noqa: ARG002 (for subclasses)
         """What the certificate says about a test set.
@@ -189,8 +219,11 @@ class Guarantee(Strict, ABC):
         certificate = self.certify(evidence, num_inputs)
         return certificate.labels if self.ties == "smallest" else self.predict(evidence), certificate
 
-    def takeover(self, counts: Counts, position: int) -> dict[str, int] | None:  # noqa: ARG002 (for subclasses)
-        """The smallest number of malicious clients with which each other label could win an input; None if unknown."""
+    def takeover(self, evidence: Evidence, position: int) -> dict[str, int] | None:  # noqa: ARG002 (for subclasses)
+        """The smallest number of malicious clients with which each other label could win an input; None if unknown.
+
+        Labels that could not win even if all clients were malicious are left out.
+        """
         return None
 
     def least_groups(self, num_inputs: int) -> int:  # noqa: ARG002 (for subclasses)
@@ -209,6 +242,11 @@ class Guarantee(Strict, ABC):
     @property
     def meaning(self) -> str:
         """What a level is about, and how certain it is, in one sentence."""
+        return self._about + (_TRUSTED.format(self.trusted) if self.trusted else "")
+
+    @property
+    def _about(self) -> str:
+        """What it is about without trusted votes."""
         return "It speaks of the trained groups themselves and holds with certainty."
 
     @property
@@ -235,6 +273,8 @@ class Guarantee(Strict, ABC):
             return f"{name}, but nothing is proved against even one malicious client."
         of_clients = f"of the {self.num_clients:,} clients" if self.num_clients else "clients"
         nobody = f"no {level:,} {of_clients} together" if level > 1 else f"no one {of_clients}"
+        if level > 1 and level == self.num_clients:
+            nobody = f"not even all {level:,} clients together"
         return self._of_input(name, nobody)
 
     def _of_input(self, name: str, nobody: str) -> str:
@@ -251,6 +291,8 @@ class Guarantee(Strict, ABC):
         """
         whose = f"of the {self.num_clients:,} clients" if self.num_clients else "clients" if level > 1 else "client"
         they_do = f"any {level:,} {whose} do" if level > 1 else f"any one {whose} does"
+        if level > 1 and level == self.num_clients:
+            they_do = f"all {level:,} clients do"
         share = f"{certified:,} of these {num_inputs:,} test inputs ({certified / num_inputs:.1%})"
         if level == 0:
             return f"Nothing is proved here against malicious clients; without any, {share} are certified."

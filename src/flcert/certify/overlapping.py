@@ -10,12 +10,15 @@ from scipy.sparse import csr_array
 from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee, Need
+from flcert.certify.trusted import Trusted, checked_labels
 from flcert.errors import InputError
 from flcert.voting.count_table import BoolArray, IntArray
 from flcert.voting.counting import NO_VOTE
 
 
-def overlapping(votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: int) -> Certificate:
+def overlapping(
+    votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: int, trusted: Trusted | None = None
+) -> Certificate:
     """Certify the majority vote of fixed groups; a client may be in several of them.
 
     A group with a malicious client in it may vote for any label. For a rival z, the client c can therefore close the
@@ -28,6 +31,10 @@ def overlapping(votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: i
 
         sum of the m largest w_c <= v_y - v_z - [z < y]    for every z != y.
 
+    A group that two clients share is charged twice, but all clients together reach each group once, so the left side
+    is never taken above the sum of 1 + [f_g = y] - [f_g = z] over all groups with clients. Only votes that no client
+    can change, such as trusted ones, make the gap as large as that.
+
     The certificate is about the deployed models themselves and involves no probability. The groups may be disjoint,
     drawn by FLCert-P, or those of finite aggregation. For disjoint groups it is never below Theorem 4.
 
@@ -36,9 +43,10 @@ def overlapping(votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: i
         groups: for each group, the positions of its clients. A group with clients that casts no vote has failed; it
             counts as one vote for the rival.
         num_clients: n.
+        trusted: votes of a model that no client can change.
 
     Returns:
-        The certificate; a level is at most n. An input abstains where no group voted or where the failed groups alone
+        The certificate; a level is at most n. An input abstains where nobody voted or where the failed groups alone
         could have changed its label.
 
     >>> overlapping([[0], [0], [0], [1]], [[0, 1], [1, 2], [2, 0], [3]], num_clients=4).levels
@@ -53,7 +61,11 @@ def overlapping(votes: ArrayLike, groups: Sequence[ArrayLike], *, num_clients: i
         raise InputError("votes must be labels from 0, or -1 for no vote")
     seats = _seats(groups, num_clients)
     failed = (table == NO_VOTE) & (np.asarray(seats.sum(axis=0)).reshape(-1) > 0)[:, None]
-    results = [_level(table[:, column], failed[:, column], seats, num_clients) for column in range(table.shape[1])]
+    fixed = _fixed(trusted, table.shape[1])
+    results = [
+        _level(table[:, column], failed[:, column], seats, num_clients, fixed[column])
+        for column in range(table.shape[1])
+    ]
     labels, levels = (np.array(part, dtype=np.int64) for part in zip(*results, strict=True))
     return Certificate.build(labels, levels)
 
@@ -78,12 +90,23 @@ def _seats(groups: Sequence[ArrayLike], num_clients: int) -> csr_array:
     return csr_array((ones, columns, offsets), shape=(len(kinds), len(groups)))
 
 
-def _level(votes: NDArray[np.integer], failed: BoolArray, seats: csr_array, num_clients: int) -> tuple[int, int]:
+def _fixed(trusted: Trusted | None, num_inputs: int) -> list[tuple[int, int]]:
+    """For each input the label of the trusted model, and its votes."""
+    if trusted is None or not trusted.votes:
+        return [(NO_VOTE, 0)] * num_inputs
+    return [(label, trusted.votes) for label in checked_labels(trusted.labels, num_inputs).tolist()]
+
+
+def _level(
+    votes: NDArray[np.integer], failed: BoolArray, seats: csr_array, num_clients: int, fixed: tuple[int, int]
+) -> tuple[int, int]:
     """The label and level of one input; -1 if not even level 0 holds."""
-    cast = votes[votes != NO_VOTE]
+    cast = np.append(votes, fixed[0])
+    cast = cast[cast != NO_VOTE]
     if len(cast) == 0:
         return 0, -1
     present, counts = np.unique(cast, return_counts=True)
+    counts[present == fixed[0]] += fixed[1] - 1
     label, top = int(present[counts.argmax()]), int(counts.max())
     rivals, supporters = _rivals(present, counts, label)
     gaps = top - supporters - (rivals < label) - int(failed.sum())
@@ -91,8 +114,8 @@ def _level(votes: NDArray[np.integer], failed: BoolArray, seats: csr_array, num_
         return label, -1
     against = np.where(failed, 0, 1 + (votes == label))[:, None] - (votes[:, None] == rivals)
     weights = -np.sort(-np.asarray(seats @ against), axis=0)  # (kinds x rivals), the heaviest first
-    sums = weights.cumsum(axis=0)
-    within = (sums <= gaps).all(axis=1)
+    everything = against[np.diff(seats.tocsc().indptr) > 0].sum(axis=0)
+    within = (np.minimum(weights.cumsum(axis=0), everything) <= gaps).all(axis=1)
     return label, num_clients if within.all() else int(within.argmin())
 
 
@@ -108,6 +131,7 @@ class Overlapping(Guarantee):
 
     title: ClassVar[str] = "fixed overlapping groups"
     needs: ClassVar[Need] = "votes"
+    takes_trusted: ClassVar[bool] = True
 
     kind: str = "overlapping"
 
@@ -120,10 +144,12 @@ class Overlapping(Guarantee):
         """Bound what m clients can do to known groups."""
         if self.num_clients is None or evidence.votes is None or not evidence.groups:
             raise InputError("a certificate of overlapping groups needs each group's vote and its clients")
-        return overlapping(evidence.votes, evidence.groups, num_clients=self.num_clients)
+        return overlapping(
+            evidence.votes, evidence.groups, num_clients=self.num_clients, trusted=self.trusted_votes(evidence)
+        )
 
     @property
-    def meaning(self) -> str:
+    def _about(self) -> str:
         """What a level is about, and how certain it is."""
         return (
             "It speaks of the trained groups themselves, in which a client may be several times, and holds with "

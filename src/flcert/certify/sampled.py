@@ -1,7 +1,9 @@
 """FLCert-P with N sampled groups: Algorithm 1 and Theorems 1 and 3, and tighter bounds for the same votes."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -14,8 +16,9 @@ from flcert.certify.enumerated import enumerated
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee
 from flcert.certify.search import levels_by_value
+from flcert.certify.trusted import Trusted
 from flcert.errors import InputError, check_range, unknown_name
-from flcert.voting.count_table import Counts, CountsLike, checked_counts, runner_up, top_label
+from flcert.voting.count_table import Counts, CountsLike, IntArray, checked_counts, runner_up, top_label, votes_for
 from flcert.voting.ties import Ties
 
 Selection = Literal["safe", "paper"]
@@ -36,11 +39,13 @@ class SampledOptions:
             half of alpha.
         distinct: whether the N groups were drawn without repetition, which gives tighter bounds; if all groups were
             drawn and voted, nothing is left to bound.
+        trusted: votes of a model that no client can change.
     """
 
     num_groups: int | None = None
     tails: Tails = "one"
     distinct: bool = False
+    trusted: Trusted | None = None
 
     def __post_init__(self) -> None:
         if self.tails not in TAILS:
@@ -68,6 +73,9 @@ def sampled(
 
         K_y - K_z > 2 C - 2 C(n-m, k),   0 <= m <= n-k.
 
+    T trusted votes beside N groups weigh as much as T C / N beside all C: the ensemble then predicts the label with the
+    largest K_j + (T C / N) [j is the trusted model's label], and the level is n if that model cannot be outvoted.
+
     Args:
         counts: votes for each label, (inputs x labels), an array or a SciPy sparse array.
         num_clients: n.
@@ -92,17 +100,41 @@ def sampled(
     per_input = failure_probability(alpha) / _inputs_sharing_alpha(num_inputs, table.shape[0])
     draw = Draw(num_clients, group_size, _number_of_groups(table, options.num_groups), options.distinct)
     if draw.distinct and draw.num_groups == draw.total == table.sum(axis=1).min():  # all of them voted
-        return enumerated(table, num_clients=num_clients, group_size=group_size)
-    labels, top = top_label(table)
+        return enumerated(table, num_clients=num_clients, group_size=group_size, trusted=options.trusted)
+    labels, _ = top_label(table if options.trusted is None else options.trusted.added_to(table))
     share = per_input / (2 if options.tails == "best" else 1) / _labels_that_can_fail(selection)
     levels = []
     if options.tails != "both":
-        levels.append(levels_by_value(top, OneTail(draw, share).level))
+        levels.append(_one_tail(table, labels, options.trusted, partial(OneTail, draw, share)))
     if options.tails != "one":
-        missing = draw.num_groups - np.asarray(table.sum(axis=1)).reshape(-1)
-        second = runner_up(table, labels, handicap=False) + missing
-        levels.append(BothTails(draw, share / table.shape[1]).levels(top, second))
+        levels.append(_both_tails(table, labels, options.trusted, BothTails(draw, share / table.shape[1])))
     return Certificate.build(labels, np.max(levels, axis=0))
+
+
+def _leads(labels: IntArray, trusted: Trusted | None) -> IntArray:
+    """How many trusted votes each label has more than its strongest rival, as far as these go: T, or -T."""
+    if trusted is None:
+        return np.zeros(len(labels), dtype=np.int64)
+    return np.where(trusted.labels == labels, trusted.votes, -trusted.votes)
+
+
+def _one_tail(table: Counts, labels: IntArray, trusted: Trusted | None, tail: Callable[[int], OneTail]) -> IntArray:
+    levels, leads, votes = np.empty(len(labels), dtype=np.int64), _leads(labels, trusted), votes_for(table, labels)
+    for lead in np.unique(leads).tolist():
+        levels[leads == lead] = levels_by_value(votes[leads == lead], tail(lead).level)
+    return levels
+
+
+def _both_tails(table: Counts, labels: IntArray, trusted: Trusted | None, tails: BothTails) -> IntArray:
+    """The lower level of two rivals: the label with the most votes of groups, and that of the trusted model."""
+    missing = tails.draw.num_groups - np.asarray(table.sum(axis=1)).reshape(-1)  # any rival may have had these votes
+    votes, leads = votes_for(table, labels), _leads(labels, trusted)
+    second = runner_up(table, labels, handicap=False) + missing
+    levels = tails.levels(votes, second, np.maximum(leads, 0))
+    if trusted is None:
+        return levels
+    theirs = np.where(leads < 0, votes_for(table, trusted.labels) + missing, second)
+    return np.minimum(levels, tails.levels(votes, theirs, leads))
 
 
 class Sampled(Guarantee):
@@ -120,6 +152,7 @@ class Sampled(Guarantee):
     suits: ClassVar[str] = "groups drawn at random"
     probabilistic: ClassVar[bool] = True
     ties: ClassVar[Ties] = "random"
+    takes_trusted: ClassVar[bool] = True
 
     kind: str = "sampled"
     group_size: int | None = Field(default=None, ge=1)
@@ -151,7 +184,7 @@ class Sampled(Guarantee):
             alpha=self.alpha,
             num_inputs=num_inputs,
             selection=self.selection,
-            options=SampledOptions(number, self.tails, self.distinct),
+            options=SampledOptions(number, self.tails, self.distinct, self.trusted_votes(evidence)),
         )
 
     def _groups_behind(self, counts: Counts) -> int | None:
@@ -159,13 +192,14 @@ class Sampled(Guarantee):
         return int(counts.sum(axis=1).max()) + self.num_failed if self.num_failed else None
 
     def least_groups(self, num_inputs: int) -> int:
-        """The smallest N with which any input can be certified."""
-        return least_groups(num_inputs, self.alpha, self.selection)
+        """The smallest N with which any input can be certified; with trusted votes one group may do."""
+        return 1 if self.trusted else least_groups(num_inputs, self.alpha, self.selection)
 
     def theorem(self) -> str:
         """The numbers in the order of the first version of flcert, so that existing accounts of alpha stay valid."""
         names = ("kind", "num_clients", "group_size", "num_groups", "num_failed", "tails", "distinct")
-        return json.dumps({name: getattr(self, name) for name in names} | {"tie_seed": 0})
+        trusted = {"trusted": self.trusted} if self.trusted else {}
+        return json.dumps({name: getattr(self, name) for name in names} | {"tie_seed": 0} | trusted)
 
     @property
     def failure_probability(self) -> str:
@@ -173,7 +207,7 @@ class Sampled(Guarantee):
         return f"{self.alpha}" if self.selection == "safe" else f"2 x {self.alpha}"
 
     @property
-    def meaning(self) -> str:
+    def _about(self) -> str:
         """What a level is about, and how certain it is."""
         return (
             "It speaks of the ensemble of all possible groups, of which the trained ones are a sample, and holds for "

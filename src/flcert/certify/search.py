@@ -24,6 +24,19 @@ def untouched_groups(num_clients: int, group_size: int, *, more_than: int) -> in
     return broken - 1
 
 
+def level_of_turned(turned: int, total: int, num_clients: int, group_size: int) -> int:
+    """The largest m that touches fewer groups than must be turned, or -1; n if not even all groups suffice.
+
+    m malicious clients touch C(n, k) - C(n-m, k) groups.
+
+    >>> level_of_turned(5, 10, 5, 2), level_of_turned(11, 10, 5, 2)  # one client touches 4 groups, two touch 7
+    (1, 5)
+    """
+    if turned > total:
+        return num_clients
+    return untouched_groups(num_clients, group_size, more_than=2 * (comb(num_clients, group_size) - turned))
+
+
 def levels_by_value(values: NDArray[Any], level: Callable[[int], int]) -> IntArray:
     """``level`` of every entry, for a function that never decreases.
 

@@ -121,7 +121,7 @@ class Service:
                     "level": int(proof.levels[position]) if proof else None,
                     "abstained": abstained,
                     "votes": {str(voted): count for voted, count in most_votes(evidence.counts, position)},
-                    "takeover": self.guarantee.takeover(evidence.counts, position),
+                    "takeover": self.guarantee.takeover(evidence, position),
                     "sentence": self._sentence(label, proof, position),
                 }
             )

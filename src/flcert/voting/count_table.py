@@ -38,16 +38,28 @@ def top_label(counts: Counts) -> tuple[IntArray, IntArray]:
     return labels, np.take_along_axis(counts, labels[:, None], axis=1)[:, 0]
 
 
+def votes_for(counts: Counts, labels: IntArray) -> IntArray:
+    """The votes of one label in each row."""
+    found = counts[np.arange(len(labels)), labels]
+    votes: IntArray = found if isinstance(found, np.ndarray) else found.toarray().reshape(-1)
+    return votes
+
+
 def runner_up(counts: Counts, labels: IntArray, handicap: bool) -> IntArray:
     """The largest count among the other labels; with ``handicap``, a smaller index counts as one more vote."""
+    below, above = strongest_beside(counts, labels)
+    return np.maximum(np.where(below >= 0, below + handicap, below), above)
+
+
+def strongest_beside(counts: Counts, labels: IntArray) -> tuple[IntArray, IntArray]:
+    """The largest count among the labels with a smaller index, and among those with a larger one; -1 without any."""
     if not isinstance(counts, np.ndarray):
-        return _sparse_runner_up(counts, labels, handicap)
-    rivals = counts.copy()
-    if handicap:
-        rivals += np.arange(counts.shape[1]) < labels[:, None]
-    np.put_along_axis(rivals, labels[:, None], -1, axis=1)
-    best: IntArray = rivals.max(axis=1)
-    return best
+        return _sparse_strongest_beside(counts, labels)
+    smaller = np.arange(counts.shape[1]) < labels[:, None]
+    below: IntArray = np.where(smaller, counts, -1).max(axis=1)
+    np.put_along_axis(smaller, labels[:, None], True, axis=1)
+    above: IntArray = np.where(smaller, -1, counts).max(axis=1)
+    return below, above
 
 
 def _canonical(counts: Sparse) -> Sparse:
@@ -78,13 +90,9 @@ def _sparse_top(counts: Sparse) -> tuple[IntArray, IntArray]:
     return np.where(best > 0, labels, 0), best
 
 
-def _sparse_runner_up(counts: Sparse, labels: IntArray, handicap: bool) -> IntArray:
-    """As for dense counts; a label without votes is a rival too, worth one vote if its index is smaller."""
-    rows = _rows(counts)
-    smaller = counts.indices < labels[rows]
-    stored = np.where(counts.indices == labels[rows], -1, counts.data + (smaller if handicap else 0))
-    best = _row_maximum(stored, counts)
-    if handicap:
-        voted_smaller = np.bincount(rows[smaller], minlength=len(labels))
-        best = np.maximum(best, voted_smaller < labels)
-    return best
+def _sparse_strongest_beside(counts: Sparse, labels: IntArray) -> tuple[IntArray, IntArray]:
+    """As for dense counts; a label that is not stored has no votes."""
+    mine = labels[_rows(counts)]
+    below = _row_maximum(np.where(counts.indices < mine, counts.data, 0), counts)
+    above = _row_maximum(np.where(counts.indices > mine, counts.data, 0), counts)
+    return np.where(labels > 0, below, -1), np.where(labels < counts.shape[1] - 1, above, -1)
