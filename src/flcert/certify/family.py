@@ -87,7 +87,7 @@ def guarantee_for(
         certificate: its name or import path; with options for the fields of a user's own kind.
         groups: who trained together.
         num_failed: groups with clients but without a model.
-        settings: values such as alpha, for the kinds that have them.
+        settings: values such as alpha, for the kinds that have them, and trusted, the number of trusted votes.
     """
     choice = certificate if isinstance(certificate, Choice) else Choice(name=certificate)
     kind = kind_class(choice.name)
@@ -96,6 +96,8 @@ def guarantee_for(
     for option in choice.options:
         if option in settled:
             raise InputError(f"{option} of certificate {choice.name!r} follows from the groups and cannot be an option")
+    if "trusted" in choice.options:
+        raise InputError(f"trusted of certificate {choice.name!r} is the same for every certificate, not an option")
     if choice.options:
         checked_options(kind, f"certificate {choice.name!r}", {**settled, **choice.options})
     return kind.of(choice.name, groups, num_failed=num_failed, settings={**(settings or {}), **choice.options})
