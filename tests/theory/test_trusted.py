@@ -260,6 +260,10 @@ def test_enumerated_levels_hold_against_attacks_of_every_kind():
             )
             if result.abstained[0]:
                 continue
+            if all(
+                leads(counts, weights_of(label, trusted), result.labels[0]) for counts in reachable(votes, (0, 1, 2))
+            ):
+                assert result.levels[0] == 3
             missing = {number for number, vote in enumerate(votes) if vote < 0}
             for hit in hits(groups, 3, int(result.levels[0])):
                 for counts in reachable(votes, tuple(sorted({*hit, *missing}))):
@@ -340,6 +344,15 @@ def test_the_failure_probability_is_kept_for_every_ensemble(tails, distinct):
             assert Fraction(wrong, draws) <= Fraction(str(alpha)), (num_groups, votes, true_counts)
             worst = max(worst, Fraction(wrong, draws) / Fraction(str(alpha)))
     assert worst > 0.05  # the claims are not timid
+
+
+def test_too_few_votes_for_the_selection_correction_certify_nothing():
+    """The bound of one vote in two is 0.29, above s = 1/4; the correction needs 1 + s votes."""
+    size = {"num_clients": 6, "group_size": 2, "alpha": 0.99}
+    assert clopper_pearson(1, 2, Fraction(99, 200)) > Fraction(1, 4)
+    for votes, nothing in ([1, 1], True), ([2, 0], False):
+        options = SampledOptions(trusted=Trusted(np.array([0]), 1))
+        assert certify.sampled([votes], **size, options=options).abstained[0] == nothing
 
 
 def test_both_tails_grant_what_theorem_1_grants_for_the_bounds():
