@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional
 
-from flcert import models, public
+from flcert import certify, models, public
 from flcert.core.digest import digest_named
 from flcert.core.settings import Choice
 from flcert.core.store import Store
@@ -24,7 +24,7 @@ from flcert.pipeline.compress import compress
 from flcert.pipeline.forget import forget
 from flcert.pipeline.run import prepare, run, train_some
 from flcert.public import Card, PublicModel
-from flcert.runs.config import load_config
+from flcert.runs.config import load_config, parse_config
 from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
 from flcert.training import Recipe, train
@@ -393,3 +393,69 @@ def test_several_models_of_a_group_add_up_their_scores(store):
     assert agree.mean() > 0.99  # single and stacked models may round differently
     one = train(FEDERATION, GROUPING, several.of_model(0), store=store).votes(FEDERATION.test_inputs)
     assert (one != predicted_labels(scores)).any()
+
+
+# Trusted votes
+
+
+def trusting(config, **trusted):
+    return parse_config({**config.canonical(), "voting": {"trusted": trusted}})
+
+
+@pytest.mark.parametrize("model", ["initial", "root", "file"])
+def test_a_trusted_model_votes_beside_the_groups(config, store, tmp_path, model, start):
+    options = {**config.data.options, "num_root": 30}
+    config = config.model_copy(update={"data": Choice(name="digits", options=options)})
+    if model == "file":  # a head of the server's own
+        head = network(seed=3)
+        weights = {f"layers.1.{part}": array(getattr(head.layers[3], part)) for part in ("weight", "bias")}
+        public.write(tmp_path / "head.safetensors", PublicModel("head", weights))
+        model = str(tmp_path / "head.safetensors")
+    plain = run(config, tmp_path / "plain", engine=Inline(), store=store)
+    result = run(trusting(config, model=model, votes=3), tmp_path / "run", engine=Inline(), store=store)
+    assert result.ensemble.trained == 0
+    assert result.guarantee.trusted == 3
+    directory = RunDirectory.open(result.directory)
+    own = directory.array("trusted")
+    votes = directory.array("votes")
+    assert np.array_equal(votes, RunDirectory.open(plain.directory).array("votes"))
+    expected = certify.Disjoint(num_clients=12, num_groups=4, trusted=3)
+    again = expected.certify(certify.Evidence.of_votes(votes, 10, trusted=own))
+    assert np.array_equal(again.levels, result.certificate.levels)
+    assert np.array_equal(again.labels, result.certificate.labels)
+    if model != str(tmp_path / "head.safetensors"):  # the others know the digits
+        assert (result.certificate.levels > 2).any()  # half of the groups
+    if model == "initial":
+        assert np.array_equal(own, labels_of(network()))
+    federation = load("digits", **options)
+    Path(start).unlink()
+    opened = open_ensemble(directory).evidence(federation.test_inputs)
+    assert np.array_equal(opened.trusted, own)
+    assert np.array_equal(opened.votes, votes)
+
+
+def test_an_attack_does_not_reach_the_trusted_model(config, store, tmp_path):
+    attack = load_config(None, [*QUICK, "attack.name=label-flip", "attack.malicious=12"]).attack
+    trusted = trusting(config.model_copy(update={"attack": attack}), model="initial", votes=9)
+    result = run(trusted, tmp_path / "run", engine=Inline(), store=store)
+    assert result.summary.attack.changed == 0  # nine votes against four groups
+    assert result.summary.certified_accuracy[12] == pytest.approx(result.summary.public.accuracy)
+
+
+def test_trusted_models_that_there_are_not_are_refused(flcert, start):
+    def told(*settings):
+        given = [part for one in (*QUICK, *settings) for part in ("--set", one)]
+        done = flcert("run", *given, "--engine", "inline", "-q")
+        assert (done.code, done.out) == (2, "")
+        assert done.err.count("\n") == 1
+        return done.err
+
+    assert "set recipe.initial" in told('voting.trusted={model="initial",votes=3}')
+    assert "data.options.num_root" in told('voting.trusted={model="root",votes=3}')
+    assert "greater than or equal to 0, got -1" in told('voting.trusted={model="initial",votes=-1}')
+    assert "voting.trusted.votes is needed" in told("voting.trusted.model=root")
+    assert "there is no public model at" in told('voting.trusted={model="x.safetensors",votes=3}')
+    assert "must fit the model" in told(f'voting.trusted={{model="{start}",votes=3}}')
+    assert "certificate 'runoff' cannot take trusted votes" in told(
+        'voting.trusted={model="initial",votes=3}', 'certificate.also=["runoff"]'
+    )

@@ -59,9 +59,9 @@ class CertificateSettings(Strict):
     def _plain_names(self, value: tuple[Choice, ...]) -> list[Any]:
         return [choice.model_dump() if choice.options else choice.name for choice in value]
 
-    def of(self, certificate: Choice | str, groups: Groups, num_failed: int = 0) -> Guarantee:
-        """The chosen certificate for these groups with these settings."""
-        return guarantee_for(certificate, groups, num_failed, self.model_dump(exclude={"also"}))
+    def of(self, certificate: Choice | str, groups: Groups, num_failed: int = 0, trusted: int = 0) -> Guarantee:
+        """The chosen certificate for these groups with these settings and this number of trusted votes."""
+        return guarantee_for(certificate, groups, num_failed, {**self.model_dump(exclude={"also"}), "trusted": trusted})
 
 
 def kind_class(name: str) -> type[Guarantee]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from flcert.runs.config import Config
 from flcert.training import Context, Ensemble, Progress
 from flcert.training.checks import check_recipe
 from flcert.training.train import refuse_without_models, train_groups
+from flcert.training.trusted import trusted_arrays
 from flcert.training.votes import Question, evidence_on_test_set, public_labels
 
 Announce = Callable[[str], None]
@@ -83,6 +85,8 @@ class Lab:
         """Train these groups; ``what`` describes them if some of them fail."""
         check_recipe(self.federation, grouping, config.recipe)
         ensemble = train_groups(self.context, grouping, config.recipe, plan)
+        if trusted := config.voting.trusted:
+            ensemble = replace(ensemble, trusted=trusted_arrays(self.context, trusted, config.recipe, ensemble.public))
         self.trained += ensemble.trained
         self.reused += ensemble.reused
         self.public = public_labels(self.context, ensemble)
@@ -120,7 +124,7 @@ class Lab:
     def guarantee(self, ensemble: Ensemble) -> Guarantee:
         """Which theorem applies."""
         kind = kind_class(ensemble.grouping.kind)
-        return self.config.certificate.of(kind.certificate, ensemble.grouping, len(ensemble.failures))
+        return self.config.guarantee(kind.certificate, ensemble.grouping, len(ensemble.failures))
 
     def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
         """CA@m for every m."""

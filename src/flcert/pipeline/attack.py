@@ -1,5 +1,6 @@
 """A simulated attack beside the proof: which one the configuration asks for, and what it did."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -60,6 +61,7 @@ def evaluate_attack(
     """
     context = context.attacked()
     attacked = train_groups(context, ensemble.grouping, ensemble.recipe, plan, ensemble.public)
+    attacked = replace(attacked, trusted=ensemble.trusted)  # which the attacker cannot reach
     truth, guarantee = context.federation.test_labels, certified.guarantee
     before = certified.labels
     after = guarantee.predict(evidence_on_test_set(context, attacked))

@@ -96,13 +96,13 @@ class Circumstances:
 
 def own_guarantee(config: Config, ensemble: Ensemble) -> Guarantee:
     """The certificate that the groups of a configuration call for."""
-    return config.certificate.of(config.grouping.certificate, ensemble.grouping, len(ensemble.failures))
+    return config.guarantee(config.grouping.certificate, ensemble.grouping, len(ensemble.failures))
 
 
 def also_guarantees(config: Config, ensemble: Ensemble) -> dict[str, Guarantee]:
     """Further certificates of the same models that a configuration asks for, by kind."""
-    settings, failed = config.certificate, len(ensemble.failures)
-    return {choice.name: settings.of(choice, ensemble.grouping, failed) for choice in settings.also}
+    also, failed = config.certificate.also, len(ensemble.failures)
+    return {choice.name: config.guarantee(choice, ensemble.grouping, failed) for choice in also}
 
 
 def needs_ranks(config: Config) -> bool:
@@ -149,7 +149,7 @@ def write_results(trained: TrainedRun, found: Certified, circumstances: Circumst
     directory.write(samples)
     directory.write_array("inputs", subject.test_inputs[[sample.position for sample in samples.inputs]])
     directory.write(_group_ids(trained))
-    directory.write_public(trained.ensemble.public)
+    directory.write_public(trained.ensemble.public, trained.ensemble.trusted)
     if circumstances.public is not None:
         directory.write_array("public", circumstances.public)
     directory.write(_manifest(trained, found.guarantee, circumstances))
@@ -216,7 +216,7 @@ def _public_facts(trained: TrainedRun) -> PublicFacts | None:
     """What groups shared, and what it saves."""
     ensemble, config = trained.ensemble, trained.config
     public = ensemble.public
-    if public.start is None and public.function is None:
+    if public.start is None and public.function is None and ensemble.trusted is None:
         return None
     labels, voters = ensemble.num_labels, len(ensemble.model_keys())
     sent = model_bytes(config.recipe, ensemble.model_shape, labels)
@@ -235,6 +235,7 @@ def _public_facts(trained: TrainedRun) -> PublicFacts | None:
             width=function.width,
             weights=function.weights is not None,
         ),
+        trusted=digest_named(ensemble.trusted) if ensemble.trusted else None,
         bytes_a_round=sent,
         bytes_stored=sent * voters,
         bytes_without=(without, without * voters) if without else None,

@@ -25,7 +25,9 @@ from flcert.runs.records import Summary
 from flcert.training import Context, Ensemble, Progress
 from flcert.training.checks import check_recipe
 from flcert.training.context import silent
+from flcert.training.public import public_of
 from flcert.training.train import compressed_ensemble, refuse_without_models, train_groups
+from flcert.training.trusted import check_trusted, trusted_arrays
 from flcert.training.votes import Question, evidence_on_test_set, public_labels, ranks_on_test_set
 
 
@@ -76,6 +78,9 @@ def run(
         ensemble = train_groups(context, grouping, config.recipe)
         if config.compression:
             ensemble = compressed_ensemble(ensemble, config.compression, store)
+        if trusted := config.voting.trusted:
+            own = trusted_arrays(context, trusted, config.recipe, ensemble.public)
+            ensemble = replace(ensemble, trusted=own)
         return certify_models(context, TrainedRun(run_directory, config, federation.subject, ensemble), plan)
 
 
@@ -158,6 +163,9 @@ def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
     grouping = config.grouping.groups_of(federation.ids, federation.forgotten)
     check_recipe(federation, grouping, config.recipe)
     check_certificates(config, grouping)
+    if config.voting.trusted:
+        public = public_of(config.recipe, federation.test_inputs, federation.num_labels)
+        check_trusted(config.voting.trusted, config.recipe, public, federation)
     if config.compression and config.attack:
         raise InputError("an attack is simulated on models as they are trained; leave out compression or attack")
     return federation, grouping, attack_plan(config, federation)
@@ -167,7 +175,7 @@ def check_certificates(config: Config, grouping: Grouping) -> None:
     """Refuse certificates that do not hold for these groups, or that need something the models cannot tell."""
     own = config.grouping.certificate
     for choice in (Choice(name=own), *config.certificate.also):
-        try_certificate(config.certificate.of(choice, grouping), grouping)
+        try_certificate(config.guarantee(choice, grouping), grouping)
     if own in (choice.name for choice in config.certificate.also):
         raise InputError(f"certificate {own!r} is the one that these groups get anyway; leave it out of also")
     if not kind_class(own).per_input:

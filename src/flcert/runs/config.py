@@ -10,7 +10,8 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, Validati
 
 from flcert import presets
 from flcert.attacks import ATTACKS
-from flcert.certify import CertificateSettings
+from flcert.certify import CertificateSettings, Guarantee
+from flcert.certify.guarantee import Groups
 from flcert.core.digest import digest_json
 from flcert.core.plugins import named_in
 from flcert.core.settings import Choice, Strict, complaint
@@ -22,6 +23,7 @@ from flcert.runs.records import FORMAT, check_format
 from flcert.training.compression import Dtype
 from flcert.training.recipe import Recipe, Variant
 from flcert.training.smoothing import Smoothing
+from flcert.training.trusted import TrustedModel, Voting
 
 _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -57,6 +59,7 @@ class Config(Strict):
         certificate: alpha and other settings of certificates.
         attack: the attack to simulate, if any.
         forget: ids of clients to leave out, as if they had never taken part.
+        voting: who votes besides the groups.
         compression: the type to compress trained models to, "float16" or "int8"; by default none.
     """
 
@@ -66,11 +69,16 @@ class Config(Strict):
     certificate: CertificateSettings = CertificateSettings()
     attack: Annotated[SimulatedAttack, named_in(ATTACKS)] | None = None
     forget: tuple[str, ...] = ()
+    voting: Voting = Voting()
     compression: Dtype | None = None
 
     def canonical(self) -> dict[str, Any]:
         """All settings, resolved, as JSON values."""
         return self.model_dump(mode="json")
+
+    def guarantee(self, certificate: Choice | str, groups: Groups, num_failed: int = 0) -> Guarantee:
+        """A certificate for these groups, with the settings and the trusted votes of this configuration."""
+        return self.certificate.of(certificate, groups, num_failed, self.voting.num_trusted)
 
     def digest(self) -> str:
         """A short digest that identifies these settings."""
@@ -93,6 +101,8 @@ _TABLES: dict[str, type[BaseModel]] = {
     "attack": SimulatedAttack,
     "features": Features,
     "smoothing": Smoothing,
+    "trusted": TrustedModel,
+    "voting": Voting,
     "variants": Variant,
 }
 
@@ -186,7 +196,9 @@ def _anchor_public_files(values: dict[str, Any], directory: Path) -> None:
     """Resolve paths of public weights against the configuration's directory; a name of the catalogue is not a path."""
     recipe = values.get("recipe")
     features = recipe.get("features") if isinstance(recipe, dict) else None
-    for table, name in ((recipe, "initial"), (features, "weights")):
+    voting = values.get("voting")
+    trusted = voting.get("trusted") if isinstance(voting, dict) else None
+    for table, name in ((recipe, "initial"), (features, "weights"), (trusted, "model")):
         if isinstance(table, dict) and isinstance(table.get(name), str) and table[name].endswith(SUFFIX):
             table[name] = str((directory / table[name]).resolve())
 

@@ -6,10 +6,11 @@ The files::
     manifest.json        versions, digests, the guarantee, and the key of every group's model
     groups.json          user ids of each group
     models/              one safetensors file for each group that has a model
-    public.safetensors   the weights that groups started from, and those of the public function, if there are any
+    public.safetensors   the weights that groups started from, of the public function, and of a trusted model
     dropped/             replies from each group's clients that were not used (real clients only)
     votes.npy            groups x inputs; -1 where a group casts no vote
     public.npy           labels that the public model alone gives to the test inputs, if groups started from one
+    trusted.npy          labels that the trusted model gives to the test inputs, if there is one
     truth.npy            true labels of the test inputs
     certificate.npz/.csv label, level and abstention of each test input
     curve.csv            certified accuracy for every m
@@ -120,34 +121,44 @@ class RunDirectory:
         """The model of this key, if it is here and undamaged."""
         return self._stored(self.model(group), key)
 
-    def write_public(self, public: Public) -> None:
+    def write_public(self, public: Public, trusted: Arrays | None) -> None:
         """Write the weights that no client can influence; nothing if there are none."""
-        parts = {"start": public.start, "function": public.function.weights if public.function else None}
+        function = public.function.weights if public.function else None
+        parts = {"start": public.start, "function": function, "trusted": trusted}
         arrays = {f"{part}/{name}": array for part, owned in parts.items() for name, array in (owned or {}).items()}
         if arrays:
             write_atomic(self.path / PUBLIC, pack(arrays, PUBLIC))
 
     def public(self) -> Public:
         """What ``write_public`` wrote, checked against the manifest."""
-        facts, arrays = self.manifest().public, self._public_arrays()
+        facts = self.manifest().public
         if facts is None:
             return NOTHING
-        start = {name.removeprefix("start/"): array for name, array in arrays.items() if name.startswith("start/")}
-        if facts.start and digest_named(start) != facts.start:
-            raise IntegrityError(f"{self.path / PUBLIC} does not hold the weights that the manifest names")
-        weights = {name.removeprefix("function/"): one for name, one in arrays.items() if name.startswith("function/")}
         function = None
         if (known := facts.function) is not None:  # its module is checked against the identity when it is built
-            shape, own = self.manifest().data.input_shape, weights if known.weights else None
-            function = PublicFunction(known.choice, shape, own, known.identity, known.width)
-        return Public(start if facts.start else None, function, facts.name or "", facts.card)
+            weights = self._public_arrays("function") if known.weights else None
+            function = PublicFunction(
+                known.choice, self.manifest().data.input_shape, weights, known.identity, known.width
+            )
+        start = self._public_arrays("start", facts.start) if facts.start else None
+        return Public(start, function, facts.name or "", facts.card)
 
-    def _public_arrays(self) -> Arrays:
-        path = self.path / PUBLIC
+    def trusted(self) -> Arrays | None:
+        """The weights of the trusted model, if there is one."""
+        facts = self.manifest().public
+        return self._public_arrays("trusted", facts.trusted) if facts and facts.trusted else None
+
+    def _public_arrays(self, part: str, digest: str | None = None) -> Arrays:
+        """One part of what ``write_public`` wrote, with the digest that the manifest names."""
+        path, prefix = self.path / PUBLIC, f"{part}/"
         try:
-            return unpack(path.read_bytes(), PUBLIC) if path.exists() else {}
+            arrays = unpack(path.read_bytes(), PUBLIC)
         except (OSError, IntegrityError):
-            raise IntegrityError(f"{path} was altered or cut short; it is not used") from None
+            raise IntegrityError(f"{path} is missing, altered or cut short") from None
+        found = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        if digest and digest_named(found) != digest:
+            raise IntegrityError(f"{path} does not hold the weights that the manifest names")
+        return found
 
     def write_dropped(self, group: int, dropped: Sequence[DroppedReply]) -> None:
         """Write which replies from a group's clients were not used, and why."""
@@ -219,7 +230,8 @@ class RunDirectory:
             need: what the certificate needs; with "ranks", how the models rank the labels, if the run keeps that.
         """
         votes, labels = self.array("votes"), self.manifest().data.labels
-        return Evidence.of_votes(votes, labels, self.members(), self.ranks() if need == "ranks" else None)
+        trusted = self.array("trusted") if (self.path / "trusted.npy").exists() else None
+        return Evidence.of_votes(votes, labels, self.members(), self.ranks() if need == "ranks" else None, trusted)
 
     def public_figures(self, curve: NDArray[np.float64]) -> PublicFigures | None:
         """What the public model reaches alone, beside a curve of certified accuracy; None if there is no such model."""
@@ -277,6 +289,8 @@ class RunDirectory:
             self.write_array("votes", evidence.votes)
         if evidence.ranks is not None:
             self.write_ranks(evidence.ranks)
+        if evidence.trusted is not None:
+            self.write_array("trusted", evidence.trusted)
 
     def write_certificate(self, certificate: Certificate, truth: NDArray[np.generic]) -> None:
         """Write certificate.npz and certificate.csv."""

@@ -31,6 +31,7 @@ def open_ensemble(run_directory: RunDirectory) -> Ensemble:
         keys=tuple({rounds: facts.model} if facts.model else None for facts in manifest.groups),
         load=load,
         public=run_directory.public(),
+        trusted=run_directory.trusted(),
         failures={group: facts.failure for group, facts in enumerate(manifest.groups) if facts.failure},
         diverged=frozenset(group for group, facts in enumerate(manifest.groups) if not facts.finite),
     )

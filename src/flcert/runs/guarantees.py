@@ -19,6 +19,4 @@ def guarantee_of_run(directory: RunDirectory, certificate: str = OWN) -> Guarant
         return manifest.guarantee
     asked = (choice for choice in config.certificate.also if choice.name == certificate)
     choice = next(asked, Choice(name=certificate))  # with the options in the configuration, if it has any
-    return config.certificate.of(
-        choice, directory.grouping(), sum(facts.failure is not None for facts in manifest.groups)
-    )
+    return config.guarantee(choice, directory.grouping(), sum(facts.failure is not None for facts in manifest.groups))

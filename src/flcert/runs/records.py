@@ -165,6 +165,7 @@ class PublicFacts(Strict):
         start: the digest of the weights that they started from.
         card: where that model comes from; None for a file without a card.
         function: the public function of an input, if groups trained a head on its features.
+        trusted: the digest of the weights of the trusted model, if one votes beside the groups.
         bytes_a_round: what a client sends in a round.
         bytes_stored: the bytes of all groups' models.
         bytes_without: the same two for models that take the inputs themselves, if that network is known.
@@ -174,6 +175,7 @@ class PublicFacts(Strict):
     start: str | None = None
     card: Card | None = None
     function: FunctionFacts | None = None
+    trusted: str | None = None
     bytes_a_round: int
     bytes_stored: int
     bytes_without: tuple[int, int] | None = None

@@ -22,7 +22,7 @@ from flcert.errors import InputError
 from flcert.features import one_by_one
 from flcert.grouping import Grouping
 from flcert.training.device import array, tensor
-from flcert.training.panel import Panel, Voter, Votes, chunks, loaded, panel, seats
+from flcert.training.panel import Panel, Voter, Votes, chunks, loaded, panel, seats, single
 from flcert.training.public import NOTHING, Public
 from flcert.training.recipe import Recipe
 from flcert.voting import NO_VOTE
@@ -45,6 +45,7 @@ class Ensemble:
         failures: why a group with clients has no model.
         diverged: groups whose model has values that are not finite; such a model mostly votes for label 0.
         public: what all groups share.
+        trusted: the weights of a model of the server's own that votes beside the groups, if there is one.
         origins: the clients' data that each model was made from, by the model's key; see ``core.store``.
         trained: how many groups were trained for this ensemble.
         reused: how many came from the store.
@@ -61,6 +62,7 @@ class Ensemble:
     failures: dict[int, str] = field(default_factory=dict)
     diverged: frozenset[int] = frozenset()
     public: Public = NOTHING
+    trusted: Arrays | None = None
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     trained: int = 0
     reused: int = 0
@@ -98,6 +100,12 @@ class Ensemble:
         recipe = self.recipe.of_group(group)
         return loaded(recipe, self.load(keys[recipe.rounds]), self.model_shape, self.num_labels)
 
+    def trusted_panel(self) -> Panel | None:
+        """The model of the server's own, ready to vote; None if there is none."""
+        if self.trusted is None:
+            return None
+        return panel([Voter(single(self.recipe), self.trusted)], self.model_shape, self.num_labels)
+
     def panels(self) -> Iterator[tuple[Sequence[str], Panel]]:
         """The models by their keys, in panels that are as large as possible."""
         owners = self.owners()
@@ -134,6 +142,7 @@ class Electorate:
         self, ensemble: Ensemble, panels: Iterable[tuple[Sequence[str], Panel]], threads: int | None = None
     ) -> None:
         self.ensemble, self._panels, self._threads = ensemble, panels, threads or os.cpu_count() or 1
+        self._trusted = ensemble.trusted_panel()
         self._pool = ThreadPoolExecutor(self._threads, "voter", torch.set_num_threads, (1,))
 
     def __enter__(self) -> "Electorate":
@@ -148,19 +157,21 @@ class Electorate:
         Args:
             inputs: as ``checked_inputs`` returns them.
         """
-        return self._table(self._asked("votes", inputs), len(inputs))
+        return self._table(self._asked("votes", self._received(inputs)), len(inputs))
 
     def evidence(self, inputs: NDArray[np.generic], need: Need = "votes") -> Evidence:
         """What certificates need to know about inputs that ``checked_inputs`` returned."""
-        ensemble = self.ensemble
+        ensemble, received = self.ensemble, self._received(inputs)
+        trusted = self._trusted.votes(received)[0] if self._trusted else None
         if need != "ranks":
-            return Evidence.of_votes(self.votes(inputs), ensemble.num_labels, ensemble.grouping.members)
+            votes = self._table(self._asked("votes", received), len(inputs))
+            return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, trusted=trusted)
         if ensemble.recipe.smoothing:
             raise InputError("models with recipe.smoothing have votes only; they do not rank the labels")
-        places = self._asked("ranks", inputs)
+        places = self._asked("ranks", received)
         votes = self._table({key: (table == 0).argmax(axis=-1) for key, table in places.items()}, len(inputs))
         ranks = count_ranks([places[key] for key in ensemble.model_keys().values()])
-        return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks)
+        return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks, trusted)
 
     def _table(self, answers: Mapping[str, NDArray[np.integer]], num_inputs: int) -> Votes:
         """The votes of all groups from those of all models."""
@@ -169,10 +180,9 @@ class Electorate:
             table[group] = answers[key]
         return table
 
-    def _asked(self, what: Literal["votes", "ranks"], inputs: NDArray[np.generic]) -> dict[str, NDArray[np.integer]]:
+    def _asked(self, what: Literal["votes", "ranks"], received: NDArray[np.generic]) -> dict[str, NDArray[np.integer]]:
         """The answer of each model, by its key."""
         answers: dict[str, NDArray[np.integer]] = {}
-        received = self._received(inputs)
         waiting: deque[tuple[Sequence[str], Future[NDArray[np.integer]]]] = deque()
         with one_thread():
             try:

@@ -37,6 +37,18 @@ def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
         return _several(federation, task, task.recipe.models_per_group)
 
 
+def train_on_root(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
+    """Train a model on the server's root set alone, as if the server were a client in a group of its own."""
+    recipe = task.recipe
+    with one_thread():
+        seed_everything(recipe.seed)
+        server = _server(federation, task)
+        module = initial_module(recipe, tuple(server.inputs.shape[1:]), federation.num_labels, task.start)
+        for _ in run_rounds(Replica(module), [server], aggregators.build(recipe.aggregator), recipe):
+            pass
+        return {recipe.rounds: state_arrays(module)}
+
+
 def _several(federation: Federation, task: GroupTask, number: int) -> dict[int, Arrays]:
     """Several models, one after the other, each in its own part of the arrays."""
     kept: dict[int, Arrays] = {}

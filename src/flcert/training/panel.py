@@ -62,6 +62,11 @@ class Panel(Protocol):
         """The scores of one block of inputs after another, (models x inputs x labels)."""
 
 
+def single(recipe: Recipe) -> Recipe:
+    """The recipe of one model that votes by its scores, as the server's own does."""
+    return recipe.of_group(0).model_copy(update={"smoothing": None, "models_per_group": None})
+
+
 def seats(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
     """How many models of this recipe can be asked together."""
     alone = recipe.smoothing is not None or not models.stackable(initial_module(recipe, input_shape, num_labels))

@@ -22,7 +22,7 @@ from flcert.training.ensemble import Ensemble
 from flcert.training.examples import features_of_test_set
 from flcert.training.fill import Job, fill
 from flcert.training.keys import recipe_sources, votes_entry
-from flcert.training.panel import Panel, Voter, Votes, chunks, panel, seats
+from flcert.training.panel import Panel, Voter, Votes, chunks, panel, seats, single
 from flcert.training.tasks import VoteTask
 from flcert.voting import NO_VOTE
 
@@ -50,9 +50,10 @@ VOTES, RANKS = Question(), Question("ranks")
 def evidence_on_test_set(
     context: Context, ensemble: Ensemble, question: Question = VOTES, ranks: RankCounts | None = None
 ) -> Evidence:
-    """The votes of every group on the test inputs, counted, with the members of each group."""
+    """The votes of every group on the test inputs, counted, with the members of each group and the trusted model."""
     votes = votes_on_test_set(context, ensemble, question)
-    return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks)
+    trusted = None if ensemble.trusted is None else labels_of(context, ensemble, ensemble.trusted, question)
+    return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks, trusted)
 
 
 def votes_on_test_set(context: Context, ensemble: Ensemble, question: Question = VOTES) -> Votes:
@@ -90,7 +91,7 @@ def labels_of(context: Context, ensemble: Ensemble, arrays: Arrays, question: Qu
     if (stored := _stored(context.store, entry)) is not None:
         return stored["votes"].astype(np.int64)
     features = features_of_test_set(context, function, question.trigger) if function else None
-    voter = Voter(ensemble.recipe.of_group(0).model_copy(update={"smoothing": None, "models_per_group": None}), arrays)
+    voter = Voter(single(ensemble.recipe), arrays)
     job = Job({0: entry}, partial(VoteTask, (voter,), question.trigger, features))
     filled = fill(context, vote_on_test_set, {key: job}, context.stage("public model"))
     for reason in filled.failures.values():
