@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +12,11 @@ from flcert.errors import InputError
 
 if TYPE_CHECKING:
     from flcert.certify import CertificateSettings
+    from flcert.core.settings import Choice
     from flcert.pipeline.plan import Plan, Setting
 
+SINGLE = "single global model"
+TRAFFIC = ("its traffic, both ways", "sent in a round", "stored by the server")  # rows that need a model
 LEAST_TOLD = 0.05  # the average number of empty groups that is worth a sentence
 
 
@@ -35,6 +39,9 @@ def plan(
     selection: Annotated[str, typer.Option(help="safe, or paper for Algorithm 1 to the letter.")] = "safe",
     preset: Annotated[str | None, typer.Option(help="Take n, N, T_e, beta_e and the model from a preset.")] = None,
     scale: Scale = 1.0,
+    run: Annotated[
+        Path | None, typer.Option(help="Show instead what trusted votes would change in this finished run.")
+    ] = None,
     beta: Annotated[float, typer.Option(help="Share of the clients in a round of the single global model.")] = 0.1,
     single_rounds: Annotated[
         int | None, typer.Option(help="Rounds T of the single global model.", show_default="five times T_e")
@@ -46,7 +53,12 @@ def plan(
     Example: `flcert plan --clients 1000 --groups 500 --rounds 200 --parameters 139960`
 
     Example: `flcert plan --preset har --groups 500 --group-size 2`
+
+    Example: `flcert plan --run runs/first`
     """
+    if run is not None:
+        _print_trade(run, as_json=json_)
+        return
     from flcert.certify import CertificateSettings
     from flcert.core.settings import validated
     from flcert.pipeline.plan import obstacles, plan_single, plans
@@ -68,12 +80,31 @@ def plan(
     setting = _setting(chosen, certificate)
     found = plans(setting)
     single = single_rounds if single_rounds is not None else 5 * setting.rounds
-    found["single global model"] = plan_single(setting, single, beta)
+    found[SINGLE] = plan_single(setting, single, beta)
     if json_:
         sizes = {**asdict(setting.sizes), **_numbers(setting)}
         typer.echo(json.dumps({"sizes": sizes, "plans": {name: asdict(one) for name, one in found.items()}}))
     else:
         _print(setting, found, obstacles(setting.sizes))
+
+
+def _print_trade(run: Path, *, as_json: bool) -> None:
+    from flcert.cli.options import refuse_foreign_code
+    from flcert.cli.render import output, trade_table
+    from flcert.report.trade import trade_of_run
+    from flcert.runs.directory import RunDirectory
+
+    refuse_foreign_code(run, None)
+    trade = trade_of_run(RunDirectory.open(run))
+    if trade is None:
+        raise InputError(f"{run} has no public or trusted model, or a certificate that does not take trusted votes")
+    if as_json:
+        curves = {votes: curve.tolist() for votes, curve in trade.curves.items()}
+        typer.echo(json.dumps({"model": trade.model, "certified_accuracy": curves}))
+        return
+    output().print(f"Certified accuracy with T votes of {trade.model} beside those of the groups:\n")
+    output().print(trade_table(trade))
+    output().print("\nThe votes are those of the run; nothing was trained. Choose T before you look at a test set.")
 
 
 def _setting(chosen: dict[str, Any], certificate: "CertificateSettings") -> "Setting":
@@ -90,28 +121,42 @@ def _setting(chosen: dict[str, Any], certificate: "CertificateSettings") -> "Set
 
 
 def _numbers(setting: "Setting") -> dict[str, Any]:
-    names = ("rounds", "participation", "num_parameters", "num_inputs")
-    return {name: getattr(setting, name) for name in names} | setting.certificate.model_dump(exclude={"also"})
+    names = ("rounds", "participation", "num_parameters", "num_without", "num_inputs")
+    bytes_ = {"bytes_a_round": setting.bytes_sent(), "bytes_stored": setting.bytes_stored()}
+    numbers = {name: getattr(setting, name) for name in names} | bytes_
+    return numbers | setting.certificate.model_dump(exclude={"also"})
 
 
 def _of_preset(name: str, scale: float) -> dict[str, Any]:
     """The sizes of a preset; its model is built to count what a client sends: parameters and running statistics."""
+    import numpy as np
+
     from flcert.datasets import DATASETS
     from flcert.runs.config import load_config
     from flcert.training.local import Replica
+    from flcert.training.public import public_of
     from flcert.training.start import initial_module
 
     config = load_config(preset=name, scale=scale)
     data = DATASETS[config.data.name]
     assert data.input_shape is not None
     assert data.num_labels is not None
-    module = initial_module(config.recipe, data.input_shape, data.num_labels)
+    examples = np.zeros((1, *data.input_shape), dtype=np.float32)
+    public = public_of(config.recipe, examples, data.num_labels)
+    whole = public.card.model if public.function and public.card else None
+
+    def numbers(model: "Choice", shape: tuple[int, ...]) -> int:
+        recipe = config.recipe.model_copy(update={"model": model})
+        module = initial_module(recipe, shape, data.num_labels or 2)
+        return Replica(module).read().numel() * (recipe.models_per_group or 1)
+
     return {
         "num_clients": config.data.options.get("num_clients") or data.users,
         "num_groups": config.grouping.num_groups,  # type: ignore[attr-defined]
         "rounds": config.recipe.rounds,
         "participation": config.recipe.participation,
-        "num_parameters": Replica(module).read().numel(),
+        "num_parameters": numbers(config.recipe.model, public.shape(data.input_shape)),
+        "num_without": numbers(whole, data.input_shape) if whole else 0,
     }
 
 
@@ -128,14 +173,23 @@ def _print(setting: "Setting", found: "dict[str, Plan]", impossible: list[str]) 
         "groups of a client, on average": [f"{one.models_a_client:.2f}" for one in found.values()],
         "rounds of a client, expected": [f"{one.rounds_a_client:,.1f}" for one in found.values()],
         "its traffic, both ways": [_as_bytes(one.bytes_a_client) for one in found.values()],
+        "sent in a round": [_as_bytes(setting.bytes_sent()) for _ in found],
+        "stored by the server": [
+            _as_bytes(setting.bytes_sent() if name == SINGLE else setting.bytes_stored()) for name in found
+        ],
         "largest certifiable m": [f"{one.largest_level:,}" for one in found.values()],
     }
     for name, cells in rows.items():
-        if setting.num_parameters or "traffic" not in name:
+        if setting.num_parameters or name not in TRAFFIC:
             table.add_row(name, *cells)
     console, sizes = output(), setting.sizes
     console.print(f"n = {sizes.num_clients:,} clients, N = {sizes.num_groups:,} groups, k = {sizes.group_size:,} (P)\n")
     console.print(table)
+    if setting.num_without:
+        sent, stored = (_as_bytes(one(without=True)) for one in (setting.bytes_sent, setting.bytes_stored))
+        console.print(
+            f"\nWithout public features a client would send {sent} in a round, and the server store {stored}."
+        )
     if not setting.num_parameters:
         console.print("\nFor a client's traffic give --parameters or a --preset.")
     for text in [*impossible, *(said for name, one in found.items() for said in _remarks(name, one, setting))]:

@@ -13,6 +13,7 @@ from flcert.report.points import Also, chosen_levels, levels_of_all, widened
 
 if TYPE_CHECKING:
     from flcert.certify import Figures
+    from flcert.report.trade import Trade
     from flcert.runs.records import AttackFigures
     from flcert.training import Ensemble
 
@@ -55,6 +56,17 @@ def compression_table(before: NDArray[np.float64], after: NDArray[np.float64]) -
         table.add_column(heading, justify="right")
     for m in chosen_levels(before):
         table.add_row(f"{m:,}", f"{before[m]:.1%}", f"{after[m] if m < len(after) else 0:.1%}")
+    return table
+
+
+def trade_table(trade: "Trade") -> Table:
+    """Certified accuracy for several numbers of trusted votes."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("malicious clients m", justify="right")
+    for votes in trade.curves:
+        table.add_column(f"T = {votes:,}", justify="right")
+    for m in trade.levels:
+        table.add_row(f"{m:,}", *(f"{trade.at(votes, m):.1%}" for votes in trade.curves))
     return table
 
 

@@ -18,6 +18,7 @@ class Setting:
         rounds: T_e.
         participation: beta_e, the share of a group's clients in a round.
         num_parameters: float32 numbers in the model, including running statistics of batch normalisation.
+        num_without: the same without public features, where groups train a head on them; 0 if there are none.
         num_inputs: D, the number of test inputs that share a failure probability.
         certificate: alpha and other settings of certificates.
     """
@@ -26,6 +27,7 @@ class Setting:
     rounds: int
     participation: float = 1.0
     num_parameters: int = 0
+    num_without: int = 0
     num_inputs: int = 10_000
     certificate: CertificateSettings = CertificateSettings()  # noqa: RUF009 (frozen)
 
@@ -38,6 +40,14 @@ class Setting:
         check_range("num_inputs", self.num_inputs, 1, 2**40)
         if not 0 < self.participation <= 1:
             raise InputError(f"participation must be in (0, 1], got {self.participation}")
+
+    def bytes_sent(self, *, without: bool = False) -> int:
+        """The bytes that a client sends in a round, with or without public features."""
+        return BYTES_OF_A_PARAMETER * (self.num_without if without else self.num_parameters)
+
+    def bytes_stored(self, *, without: bool = False) -> int:
+        """The bytes of all groups' models."""
+        return self.sizes.num_groups * self.bytes_sent(without=without)
 
     def bytes_of(self, rounds: float) -> int:
         """The bytes that a client sends and receives in this many rounds: the model, once each way."""
