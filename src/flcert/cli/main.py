@@ -16,6 +16,7 @@ from flcert.cli.forget import forget
 from flcert.cli.plan import plan
 from flcert.cli.predict import predict
 from flcert.cli.presets import presets
+from flcert.cli.pretrain import pretrain
 from flcert.cli.report import report
 from flcert.cli.reproduce import reproduce
 from flcert.cli.run import run
@@ -40,6 +41,7 @@ app.command()(predict)
 app.command()(report)
 app.command()(reproduce)
 app.command()(plan)
+app.command()(pretrain)
 app.command()(forget)
 app.command()(compress)
 app.command()(serve)

