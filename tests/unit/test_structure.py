@@ -30,7 +30,7 @@ def test_no_function_outside_the_command_line_has_more_than_seven_parameters():
 
 
 def places_that_name(kinds, homes):
-    """Lines outside a family's home with the name of one of its kinds as a word of code or text; a part of a path is none."""
+    """Lines outside a family's home with the name of one of its kinds as a word; a part of a path is none."""
     names = re.compile(rf"(?<![\w/-])({'|'.join(kinds)})(?![\w/-])")
     for path in sorted(ROOT.rglob("*")):
         inside = path.relative_to(ROOT).parts

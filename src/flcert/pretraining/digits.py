@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,6 @@ from flcert.datasets import DATASETS
 from flcert.datasets.catalogue import Source
 from flcert.datasets.handwriting import FONTS, PEN
 from flcert.pretraining.ink import Bitmap, Ink, ink
-
-Pictures = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,9 @@ class Addition:
     replaces: tuple[str, ...] = ()
 
 
+@cache
 def scikit_learn() -> Drawn:
-    """The digits that come with scikit-learn."""
+    """The digits that come with scikit-learn; they take a few seconds to draw."""
     from sklearn.datasets import load_digits  # slow to import, so only where it is needed
 
     bunch, known = load_digits(), DATASETS["digits"]
@@ -98,16 +98,16 @@ def _table(content: bytes) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def _scans(images: NDArray[np.float64], labels: NDArray[np.int64]) -> Ink:
-    """Ink of pictures of 8 x 8 pixels from 0 to 16."""
-    return ink(map(_enlarged, images), labels)
+    """Ink of pictures of 8 x 8 pixels from 0 to 16, sharpened so that small loops stay open."""
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
+    sharp = 2 * padded - gaussian_filter(padded, sigma=(0, 1, 1))
+    return ink(map(_enlarged, sharp.astype(np.float32)), labels)
 
 
-def _enlarged(image: NDArray[np.float64]) -> Bitmap:
-    """The strokes of a picture at ten times its size, sharpened so that small loops stay open."""
-    coarse = Image.fromarray(np.pad(image, 1).astype(np.float32))
-    fine = np.asarray(coarse.resize((100, 100), Image.Resampling.BICUBIC))
-    sharp = 2 * fine - gaussian_filter(fine, 10)
-    found: Bitmap = sharp > min(8, sharp.max() / 2)
+def _enlarged(image: NDArray[np.float32]) -> Bitmap:
+    """The strokes of a picture at ten times its size."""
+    fine = np.asarray(Image.fromarray(image).resize((100, 100), Image.Resampling.BICUBIC))
+    found: Bitmap = fine > min(8, fine.max() / 2)
     return found
 
 

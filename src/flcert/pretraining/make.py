@@ -9,7 +9,7 @@ from flcert.pretraining.fit import Report, accuracy, fit
 from flcert.pretraining.plan import Plan
 from flcert.public import PublicModel, read, write
 from flcert.public.card import Card
-from flcert.public.overlap import thumbnails
+from flcert.public.overlap import fingerprints
 from flcert.training.device import DEVICE, tensor
 from flcert.training.start import state_arrays
 
@@ -27,7 +27,7 @@ def pretrain(plan: Plan, path: Path, report: Report) -> PublicModel:
     models.check_output(module, tensor(plan.held_out[0][0]), card.num_labels)
     fit(module, plan.batch, plan.settings, report)
     measured = card.model_copy(update={"accuracy": accuracy(module, *plan.held_out)})
-    made = PublicModel(path.stem, state_arrays(module), measured, thumbnails(plan.inputs))
+    made = PublicModel(path.stem, state_arrays(module), measured, fingerprints(plan.inputs))
     write(path, made)
     return made
 
