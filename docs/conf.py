@@ -23,6 +23,7 @@ NAVIGATION = {
         "docs/theory",
         "docs/data",
         "docs/recipe",
+        "docs/public",
         "docs/attacks",
         "docs/cluster",
         "docs/serving",
