@@ -13,6 +13,7 @@ from flcert.core.seeding import stream
 from flcert.datasets import fetch
 from flcert.datasets.handwriting import FONTS, PEN
 from flcert.errors import RunError
+from flcert.pretraining import make
 from flcert.public import find, read
 from tests import tinydata
 
@@ -129,6 +130,29 @@ def test_a_user_s_own_data_become_a_model(flcert, tmp_path):
     assert (model.card.input_shape, model.card.num_labels, model.card.held_out) == ((40,), 3, 25)
     assert "declared public" in model.card.sources[0].title
     assert "is there already" in flcert("pretrain", *options, *QUICK).out
+
+
+def test_a_network_of_the_user_s_own_has_its_code_on_the_card(flcert, tmp_path):
+    (tmp_path / "own_public_net.py").write_text(
+        "from torch import nn\n\n\ndef net(input_shape, num_labels):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(40, num_labels))\n"
+    )
+    options = ("--data", "folder", "--set", folder_of(tmp_path), "--model", "own_public_net:net")
+    assert flcert("pretrain", *options, *QUICK, "--out", "own.safetensors").code == 0
+    card = read(Path("own.safetensors")).card
+    assert card.model.name == "own_public_net:net"
+    assert len(card.training["code"]) == 32
+
+
+def test_an_interrupted_training_leaves_nothing(flcert, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(make, "fit", interrupted)
+    stopped = flcert("pretrain", "--data", "digits", "--model", "mlp", "--out", "x.safetensors")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert "stopped; nothing was written, and the same command starts over" in stopped.err
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == []
 
 
 REFUSED = {

@@ -96,15 +96,23 @@ def look_for_modules_in(*places: Path) -> None:
     sys.path[:0] = [str(place.resolve()) for place in places]
 
 
+KEPT = "what was finished is kept, and the same command goes on from there"
+
+
 @contextmanager
-def progress_bars(quiet: bool) -> Iterator["ProgressBars"]:
-    """Show a bar for each stage on standard error; Ctrl-C ends the command and says how to resume."""
+def progress_bars(quiet: bool, stopped: str = KEPT) -> Iterator["ProgressBars"]:
+    """Show a bar for each stage on standard error; Ctrl-C ends the command and says how to resume.
+
+    Args:
+        quiet: show none.
+        stopped: what Ctrl-C leaves behind.
+    """
     bars = ProgressBars(quiet)
     try:
         yield bars
     except KeyboardInterrupt:
         bars.stop()
-        typer.echo("stopped; what was finished is kept, and the same command goes on from there", err=True)
+        typer.echo(f"stopped; {stopped}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     finally:
         bars.stop()

@@ -72,7 +72,7 @@ def pretrain(
     path = _path(plan, out)
     there = finished(plan, path)
     if there is None:
-        with progress_bars(quiet) as progress:
+        with progress_bars(quiet, "nothing was written, and the same command starts over") as progress:
             done = make(plan, path, progress)
     _print(there or done, path, found=there is not None, as_json=json_)
 

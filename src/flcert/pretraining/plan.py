@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from flcert.core.digest import digest_arrays
+from flcert.core.plugins import choice_sources
 from flcert.core.seeding import derive, stream
 from flcert.core.settings import Choice
 from flcert.datasets import DATASETS, Federation
@@ -68,7 +69,7 @@ def of_digits(additions: Sequence[str], model: Choice, settings: Fit, data_dir: 
         input_shape=(SIDE, SIDE),
         num_labels=10,
         sources=tuple(_facts(one, files) for one in drawn),
-        training={**settings.model_dump(mode="json"), "changes": changes.model_dump(mode="json")},
+        training={**_training(model, settings), "changes": changes.model_dump(mode="json")},
         held_out=len(held),
         versions=_versions(),
     )
@@ -99,7 +100,7 @@ def of_data(data: Choice, federation: Federation, model: Choice, settings: Fit) 
         input_shape=federation.input_shape,
         num_labels=federation.num_labels,
         sources=(facts,),
-        training={**settings.model_dump(mode="json"), "data": data.model_dump(mode="json")},
+        training={**_training(model, settings), "data": data.model_dump(mode="json")},
         held_out=len(federation.test_labels),
         versions=_versions(),
     )
@@ -154,6 +155,12 @@ def _facts(drawn: Drawn, files: dict[str, bytes]) -> SourceFacts:
         digest=digest_arrays(drawn.ink.distances, drawn.ink.widths, drawn.ink.labels),
         files={name: hashlib.sha256(files[name]).hexdigest() for name in drawn.files},
     )
+
+
+def _training(model: Choice, settings: Fit) -> dict[str, object]:
+    """How a model is trained, for its card; with a digest of the code, if the network is a user's own."""
+    code = choice_sources(model)
+    return {**settings.model_dump(mode="json"), **({"code": code} if code else {})}
 
 
 def _versions() -> dict[str, str]:
