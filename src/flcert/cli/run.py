@@ -133,7 +133,7 @@ def _warn(ensemble: "Ensemble") -> None:
 
 def _print(result: "RunResult", *, as_json: bool) -> None:
     from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output
-    from flcert.report.points import also_curves, proof_sentence, public_sentence
+    from flcert.report.points import also_curves, overlap_sentence, proof_sentence, public_sentence
 
     ensemble = result.ensemble
     if as_json:
@@ -150,6 +150,8 @@ def _print(result: "RunResult", *, as_json: bool) -> None:
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
     if summary.public:
         console.print(public_sentence(summary.public, inputs))
+    if result.overlap:
+        console.print(overlap_sentence(result.overlap))
     if result.attacked and summary.attack:
         console.print(f"\n{attack_sentence(summary.attack, result.attacked.trained)}")
     console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)

@@ -70,7 +70,8 @@ def compress(
     there = replace(opened, grouping=grouping, origins=origins)
     ensemble = compressed_ensemble(there, dtype, store)
     with Workers(engine or Processes(), federation) as workers:
-        trained = TrainedRun(new, config, federation.subject, ensemble)
+        facts = old.manifest().public
+        trained = TrainedRun(new, config, federation.subject, ensemble, facts.overlap if facts else None)
         result = certify_models(Context(workers, store, progress), trained)
     groups = ensemble.model_keys()
     return Compressed(result, _size(old, groups), _size(new, groups))

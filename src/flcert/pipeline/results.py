@@ -23,6 +23,7 @@ from flcert.runs.records import (
     GroupIds,
     Manifest,
     NetworkFacts,
+    OverlapFacts,
     PublicFacts,
     PublicFigures,
     Summary,
@@ -45,12 +46,14 @@ class TrainedRun:
         config: what was asked for.
         subject: clients and test set.
         ensemble: the trained groups.
+        overlap: how many inputs the public model that they start from had seen.
     """
 
     directory: RunDirectory
     config: Config
     subject: Subject
     ensemble: Ensemble
+    overlap: OverlapFacts | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,7 @@ def _public_facts(trained: TrainedRun) -> PublicFacts | None:
             weights=function.weights is not None,
         ),
         trusted=digest_named(ensemble.trusted) if ensemble.trusted else None,
+        overlap=trained.overlap,
         bytes_a_round=sent,
         bytes_stored=sent * voters,
         bytes_without=(without, without * voters) if without else None,

@@ -18,10 +18,11 @@ from flcert.engines import Engine, Inline, Processes, Workers
 from flcert.errors import FlcertError, InputError, check_range
 from flcert.grouping import Grouping
 from flcert.pipeline.attack import attack_plan, evaluate_attack
+from flcert.pipeline.overlap import checked_overlap
 from flcert.pipeline.results import FLOWER, Circumstances, TrainedRun, certified, needs_ranks, write_results
 from flcert.runs.config import Config
 from flcert.runs.directory import RunDirectory
-from flcert.runs.records import Summary
+from flcert.runs.records import OverlapFacts, Summary
 from flcert.training import Context, Ensemble, Progress
 from flcert.training.checks import check_recipe
 from flcert.training.context import silent
@@ -42,6 +43,7 @@ class RunResult:
         certificate: the certificate of the test inputs.
         ensemble: the trained groups, and how many were trained and reused.
         attacked: the same under the simulated attack, if there is one.
+        overlap: how many inputs the public model had seen, if groups started from one.
     """
 
     directory: Path
@@ -50,6 +52,7 @@ class RunResult:
     certificate: Certificate
     ensemble: Ensemble
     attacked: Ensemble | None = None
+    overlap: OverlapFacts | None = None
 
 
 def run(
@@ -72,6 +75,7 @@ def run(
     config, store = config or Config(), store or Store()
     writable_directory(store.directory)
     federation, grouping, plan = checked(config)
+    overlap = checked_overlap(config, federation, store)
     run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
     with Workers(engine or Processes(), federation) as workers:
         context = Context(workers, store, progress)
@@ -81,7 +85,8 @@ def run(
         if trusted := config.voting.trusted:
             own = trusted_arrays(context, trusted, config.recipe, ensemble.public)
             ensemble = replace(ensemble, trusted=own)
-        return certify_models(context, TrainedRun(run_directory, config, federation.subject, ensemble), plan)
+        trained = TrainedRun(run_directory, config, federation.subject, ensemble, overlap)
+        return certify_models(context, trained, plan)
 
 
 def certify_models(context: Context, trained: TrainedRun, plan: AttackPlan | None = None) -> RunResult:
@@ -106,7 +111,7 @@ def certify_models(context: Context, trained: TrainedRun, plan: AttackPlan | Non
     figures, attacked = evaluate_attack(context, ensemble, plan, found) if plan else (None, None)
     circumstances = Circumstances(attack=figures, public=public_labels(context, ensemble))
     summary = write_results(trained, found, circumstances, context.progress)
-    return RunResult(directory.path, summary, found.guarantee, found.certificate, ensemble, attacked)
+    return RunResult(directory.path, summary, found.guarantee, found.certificate, ensemble, attacked, trained.overlap)
 
 
 def prepare(config: Config, directory: Path | None = None) -> tuple[RunDirectory, Grouping]:

@@ -23,6 +23,7 @@ from flcert.public.model import PublicModel
 ALLOWED = 0.01
 """The share of inputs with a match above which a model should not be used with them."""
 
+OVERLAP_VERSION = 1  # raise it whenever the same inputs could be counted differently
 RIVAL = 5  # the nearest thumbnail is compared with the one of this rank: a source may hold an example a few times
 NEARER = 0.2  # a match is at most this much as far away as that rival, ...
 ALIKE = 0.9  # ... and has at least this cosine;

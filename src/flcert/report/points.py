@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.certify import Guarantee
-from flcert.runs.records import PublicFigures, Summary
+from flcert.runs.records import OverlapFacts, PublicFigures, Summary
 
 Curve = NDArray[np.float64]
 
@@ -49,6 +49,16 @@ def also_curves(summary: Summary) -> list[Also]:
     if summary.public:
         curves.append(Also("public", "public model alone", {}, complete=True, flat=summary.public.accuracy))
     return curves
+
+
+def overlap_sentence(facts: OverlapFacts) -> str:
+    """How many inputs the public model had seen."""
+    told = []
+    for (examined, matches), whose in ((facts.test_inputs, "test inputs"), (facts.clients, "inputs of clients")):
+        if matches is None:
+            return "Whether the public model was trained on these inputs could not be checked."
+        told.append(f"{matches:,} of {examined:,} {whose}")
+    return f"Near-duplicates of what the public model was trained on: {' and '.join(told)}."
 
 
 def public_sentence(figures: PublicFigures, num_inputs: int) -> str:

@@ -49,6 +49,16 @@ class SimulatedAttack(Choice):
     seed: _Seed = 0
 
 
+class PublicUse(Strict):
+    """What is allowed of a public model.
+
+    Args:
+        allow_overlap: use it even if it was trained on test inputs or on clients' examples.
+    """
+
+    allow_overlap: bool = False
+
+
 class Config(Strict):
     """The configuration of a whole run. The defaults train on scikit-learn's digits.
 
@@ -59,6 +69,7 @@ class Config(Strict):
         certificate: alpha and other settings of certificates.
         attack: the attack to simulate, if any.
         forget: ids of clients to leave out, as if they had never taken part.
+        public: what is allowed of a public model.
         voting: who votes besides the groups.
         compression: the type to compress trained models to, "float16" or "int8"; by default none.
     """
@@ -69,6 +80,7 @@ class Config(Strict):
     certificate: CertificateSettings = CertificateSettings()
     attack: Annotated[SimulatedAttack, named_in(ATTACKS)] | None = None
     forget: tuple[str, ...] = ()
+    public: PublicUse = PublicUse()
     voting: Voting = Voting()
     compression: Dtype | None = None
 
@@ -103,6 +115,7 @@ _TABLES: dict[str, type[BaseModel]] = {
     "smoothing": Smoothing,
     "trusted": TrustedModel,
     "voting": Voting,
+    "public": PublicUse,
     "variants": Variant,
 }
 

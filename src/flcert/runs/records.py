@@ -157,6 +157,18 @@ class FunctionFacts(Strict):
     weights: bool
 
 
+class OverlapFacts(Strict):
+    """How many inputs were found among those that the public model was trained on.
+
+    Args:
+        test_inputs: the number of test inputs that were looked up, and of those found; None if it is not known.
+        clients: the same for the examples of all clients.
+    """
+
+    test_inputs: tuple[int, int | None]
+    clients: tuple[int, int | None]
+
+
 class PublicFacts(Strict):
     """What the manifest says about what no client can influence.
 
@@ -166,6 +178,7 @@ class PublicFacts(Strict):
         card: where that model comes from; None for a file without a card.
         function: the public function of an input, if groups trained a head on its features.
         trusted: the digest of the weights of the trusted model, if one votes beside the groups.
+        overlap: how many inputs the public model had seen; None if there is no such model.
         bytes_a_round: what a client sends in a round.
         bytes_stored: the bytes of all groups' models.
         bytes_without: the same two for models that take the inputs themselves, if that network is known.
@@ -176,6 +189,7 @@ class PublicFacts(Strict):
     card: Card | None = None
     function: FunctionFacts | None = None
     trusted: str | None = None
+    overlap: OverlapFacts | None = None
     bytes_a_round: int
     bytes_stored: int
     bytes_without: tuple[int, int] | None = None

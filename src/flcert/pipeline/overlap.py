@@ -1,0 +1,62 @@
+"""Whether a public model has seen the inputs that it is used with: counted, recorded, and refused above a threshold."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flcert.core.digest import digest_arrays, digest_json
+from flcert.core.store import Entry, Store
+from flcert.datasets import Federation
+from flcert.errors import InputError, IntegrityError
+from flcert.public import PublicModel, find
+from flcert.public.overlap import ALLOWED, OVERLAP_VERSION, Overlap, overlap
+from flcert.runs.config import Config
+from flcert.runs.records import OverlapFacts
+from flcert.training.keys import client_origins
+
+
+def checked_overlap(config: Config, federation: Federation, store: Store) -> OverlapFacts | None:
+    """Count near-duplicates between what a public model was trained on and the test set or the clients' examples.
+
+    Args:
+        config: the configuration, which may allow an overlap.
+        federation: the data.
+        store: where the counts are kept.
+
+    Returns:
+        The counts; None if groups do not start from a public model.
+    """
+    if config.recipe.initial is None:
+        return None
+    model = find(config.recipe.initial)
+    test = _counted(model, federation.test_inputs, store, ())
+    owners = client_origins(federation, range(federation.num_clients))
+    clients = _counted(model, federation.inputs, store, owners)
+    for found, whose in ((test, "test inputs"), (clients, "inputs of clients")):
+        if found.too_much and not config.public.allow_overlap:
+            raise InputError(
+                f"public model {model.name!r} was trained on {found.matches:,} of the {found.examined:,} {whose} (or on "
+                f"near-duplicates), more than {ALLOWED:.0%}; use another, or set public.allow_overlap=true"
+            )
+    return OverlapFacts(test_inputs=_facts(test), clients=_facts(clients))
+
+
+def _counted(model: PublicModel, inputs: NDArray[np.generic], store: Store, owners: tuple[str, ...]) -> Overlap:
+    """The overlap, from the store if it was counted before."""
+    if model.fingerprints is None:
+        return overlap(model, inputs)
+    key = digest_json(["overlap", OVERLAP_VERSION, digest_arrays(model.fingerprints), digest_arrays(inputs)])
+    try:
+        stored = store.read(key)
+    except IntegrityError:
+        stored = None
+    if stored is None:
+        found = overlap(model, inputs)
+        matches = -1 if found.matches is None else found.matches
+        store.write(Entry(key, owners), {"counts": np.array([found.examined, matches])})
+        return found
+    examined, matches = stored["counts"].tolist()
+    return Overlap(examined, None if matches < 0 else matches)
+
+
+def _facts(found: Overlap) -> tuple[int, int | None]:
+    return found.examined, found.matches
