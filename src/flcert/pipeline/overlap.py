@@ -34,8 +34,8 @@ def checked_overlap(config: Config, federation: Federation, store: Store) -> Ove
     for found, whose in ((test, "test inputs"), (clients, "inputs of clients")):
         if found.too_much and not config.public.allow_overlap:
             raise InputError(
-                f"public model {model.name!r} was trained on {found.matches:,} of the {found.examined:,} {whose} (or on "
-                f"near-duplicates), more than {ALLOWED:.0%}; use another, or set public.allow_overlap=true"
+                f"public model {model.name!r} was trained on {found.matches:,} of the {found.examined:,} {whose} or on "
+                f"near-duplicates, more than {ALLOWED:.0%}; use another, or set public.allow_overlap=true"
             )
     return OverlapFacts(test_inputs=_facts(test), clients=_facts(clients))
 
