@@ -16,6 +16,7 @@ from flcert.datasets.folder import FOLDER
 from flcert.datasets.handwriting import FONTS, PEN
 from flcert.datasets.har import HAR
 from flcert.datasets.mnist import FASHION_MNIST, MNIST
+from flcert.datasets.word_pairs import WORD_PAIRS
 from flcert.datasets.words import WORDS
 from flcert.errors import InputError, unknown_name
 
@@ -59,7 +60,7 @@ def backdoor(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def downloads() -> dict[str, Source]:
     """Everything that ``flcert data get`` can fetch, by name: files of data sets, text sets' words, public digits."""
-    entries = [*(record.files for record in DATASETS.values() if record.files), WORDS, PEN, FONTS]
+    entries = [*(record.files for record in DATASETS.values() if record.files), WORDS, WORD_PAIRS, PEN, FONTS]
     return {entry.name: entry for entry in entries}
 
 
