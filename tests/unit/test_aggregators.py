@@ -23,7 +23,7 @@ from flcert.training.start import initial_module, state_arrays
 PARAMETERS, BUFFERS = 30, 4
 NAN = float("nan")
 SERVER_OPTIMISERS = ["fedadam", "fedavgm", "fedyogi"]
-ROBUST = [name for name in aggregators.AGGREGATORS if name not in ("fedavg", *SERVER_OPTIMISERS)]
+ROBUST = [name for name in aggregators.AGGREGATORS if name not in ("fedavg", "fedsum", *SERVER_OPTIMISERS)]
 
 
 def given(num_clients=7, seed=0):
@@ -45,6 +45,10 @@ def rule(name, **options):
 def naive_fedavg(r):
     weighted = [float(size) * update.double() for size, update in zip(r.sizes, r.updates, strict=True)]
     return (sum(weighted) / float(r.sizes.sum())).tolist()
+
+
+def naive_fedsum(r):
+    return sum(update.double() for update in r.updates).tolist()
 
 
 def naive_median(r):
@@ -118,6 +122,7 @@ NAIVE = {
     "fedadam": naive_first_round("fedadam"),
     "fedavg": naive_fedavg,
     "fedavgm": naive_fedavg,  # as long as there is no momentum
+    "fedsum": naive_fedsum,
     "fedyogi": naive_first_round("fedyogi"),
     "fltrust": naive_fltrust,
     "krum": naive_krum,

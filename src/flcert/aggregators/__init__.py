@@ -4,6 +4,7 @@ from flcert.aggregators.bulyan import bulyan
 from flcert.aggregators.fedadam import fedadam
 from flcert.aggregators.fedavg import fedavg
 from flcert.aggregators.fedavgm import fedavgm
+from flcert.aggregators.fedsum import fedsum
 from flcert.aggregators.fedyogi import fedyogi
 from flcert.aggregators.fltrust import fltrust
 from flcert.aggregators.krum import krum
@@ -19,6 +20,7 @@ AGGREGATORS: dict[str, plugins.Factory] = {
     "fedadam": fedadam,
     "fedavg": fedavg,
     "fedavgm": fedavgm,
+    "fedsum": fedsum,
     "fedyogi": fedyogi,
     "fltrust": fltrust,
     "krum": krum,

@@ -9,8 +9,10 @@ from flcert.core.seeding import derive
 from flcert.core.settings import Choice
 from flcert.errors import InputError
 from flcert.models.cnn import CNN
+from flcert.models.counting import Counting, learns_by_counting
 from flcert.models.lstm import LSTM
 from flcert.models.mlp import MLP, linear
+from flcert.models.ngram import NGram
 from flcert.models.resnet20 import ResNet20
 from flcert.models.stacking import Stackable, stackable
 
@@ -19,11 +21,12 @@ MODELS: dict[str, plugins.Factory] = {
     "linear": linear,
     "lstm": LSTM,
     "mlp": MLP,
+    "ngram": NGram,
     "resnet20": ResNet20,
 }
 """The models by name."""
 
-__all__ = ["MODELS", "Stackable", "build", "check_output", "stackable"]
+__all__ = ["MODELS", "Counting", "Stackable", "build", "check_output", "learns_by_counting", "stackable"]
 
 
 def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: int) -> nn.Module:

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from flcert.core.seeding import derive, stream
 from flcert.errors import InputError
+from flcert.models import learns_by_counting
 from flcert.training import augmentation, optimisers, schedules
 from flcert.training.device import tensor
 from flcert.training.recipe import Recipe
@@ -65,11 +66,14 @@ class Replica:
 
 
 def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, round_number: int) -> None:
-    """Train on the client's data for one round, in place.
+    """Train on the client's data for one round, in place; a model that counts does so once instead of taking steps.
 
     The gradient is taken directly, and without an optimiser in the recipe also applied directly: a DataLoader and an
     optimiser object cost more than the arithmetic of a small model.
     """
+    if learns_by_counting(replica.module):
+        replica.module.count_examples(client.inputs, client.labels)
+        return
     torch.default_generator.manual_seed(derive(seed, "dropout", client.id, round_number))
     change, optimiser = _augmentation(client, recipe, seed, round_number), optimisers.build(recipe.optimiser)
     start = [parameter.detach().clone() for parameter in replica.trained] if recipe.proximal else []

@@ -31,10 +31,11 @@ def initial_module(
 def initial_digest(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int, start: Arrays | None = None) -> str:
     """A digest of the weights that groups start from; empty if a model that comes with flcert starts from the seed.
 
-    Public weights, and those of a user's factory, may come from anywhere, such as a checkpoint, so they belong to the
-    key of every model that is trained from them. Those of our own models follow from the recipe.
+    Public weights, and those of a user's factory, may come from anywhere, such as a checkpoint, and a model's option
+    ``public`` takes them from a file, so they belong to the key of every model that is trained from them. Those of our
+    other models follow from the recipe.
     """
-    if ":" not in recipe.model.name and start is None:
+    if ":" not in recipe.model.name and start is None and not recipe.model.options.get("public"):
         return ""
     arrays = state_arrays(initial_module(recipe, input_shape, num_labels, start))
     return digest_arrays(*arrays.values(), text=json.dumps(list(arrays)))
