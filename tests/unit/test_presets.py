@@ -45,6 +45,7 @@ def test_models_and_clipping_of_the_paper():
         "cifar10": "resnet20",
         "har": "mlp",
         "chitchat": "lstm",
+        "chitchat-public": "ngram",
         "reddit": "lstm",
     }
     assert models["har"].options == {"hidden": [256, 256]}
