@@ -37,10 +37,11 @@ DATA_OPTIONS = {  # a fixture writes the files and adds where they are
     "chitchat": {**TEXT, "check": False},
     "reddit": TEXT,
 }
-MODEL_SHAPES = {"cnn": (28, 28), "lstm": (6,), "mlp": (8, 8), "ngram": (6,), "resnet20": (3, 32, 32)}
+MODEL_SHAPES = {"cnn": (28, 28), "linear": (8, 8), "lstm": (6,), "mlp": (8, 8), "ngram": (6,), "resnet20": (3, 32, 32)}
 OF_TEXT = ("lstm", "ngram")
 PARAMETERS = {
     "cnn": 139_960,
+    "linear": 64 * 10 + 10,
     "lstm": 2 * 4 * (200 * 200 * 2 + 200 * 2) + 10 * 200 + 10,  # with 10 words
     "mlp": 64 * 64 + 64 + 64 * 10 + 10,
     "ngram": 10 + 10 * 10 + 2 * 2**19,

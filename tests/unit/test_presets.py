@@ -40,6 +40,8 @@ def test_models_and_clipping_of_the_paper():
         "digits": "mlp",
         "mnist-0.1": "cnn",
         "mnist-0.1-augmented": "cnn",
+        "mnist-0.1-public": "linear",
+        "mnist-0.5-public": "linear",
         "mnist-0.5": "cnn",
         "fashion-mnist": "cnn",
         "cifar10": "resnet20",

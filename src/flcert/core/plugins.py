@@ -162,7 +162,8 @@ def _code(value: Any) -> str:
     if isinstance(value, type):
         own = [one for one in value.__mro__ if one.__module__ == value.__module__]
         parts = {f"{one.__qualname__}.{name}": part for one in own for name, part in vars(one).items()}
-        inside = (f"{name} {_code(part)}" for name, part in sorted(parts.items()) if not name.endswith("__doc__"))
+        told = [name for name in sorted(parts) if not name.endswith(("__doc__", "__annotations__"))]
+        inside = (f"{name} {_code(parts[name])}" for name in told)
         return f"class {value.__qualname__} {list(inside)}"
     if isinstance(value, staticmethod | classmethod):
         return _code(value.__func__)

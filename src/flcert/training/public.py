@@ -14,8 +14,8 @@ from flcert.errors import InputError
 from flcert.features import PublicFunction
 from flcert.features.front import divided
 from flcert.public import Card, PublicModel, find
-from flcert.training.device import array
 from flcert.training.recipe import Recipe
+from flcert.training.start import state_arrays
 
 EXAMPLES = 3  # inputs on which a public function is tried
 
@@ -55,6 +55,9 @@ def public_of(recipe: Recipe, inputs: NDArray[np.generic], num_labels: int) -> P
     """
     found, some = find(recipe.initial) if recipe.initial else None, inputs[:EXAMPLES]
     function, start = _function(recipe, found, some, num_labels)
+    if found is None and function is None and (name := recipe.model.options.get("public")):
+        module = models.build(recipe.model, inputs.shape[1:], num_labels, recipe.seed)
+        return Public(state_arrays(module), None, str(name))  # the model itself starts from something public
     if found is None or start is None:
         return Public(None, function)
     shape = (function.width,) if function else inputs.shape[1:]
@@ -83,7 +86,7 @@ def _function(
 
 def fitted(arrays: Mapping[str, NDArray[np.generic]], module: nn.Module, name: str) -> Arrays:
     """Weights in the order and the types of a module's state, refused if they do not fit it."""
-    state = {key: array(one) for key, one in module.state_dict().items()}
+    state = state_arrays(module)
     for key in sorted({*arrays, *state}):
         needed = f"shape {state[key].shape}" if key in state else "no such array"
         got = f"shape {np.shape(arrays[key])}" if key in arrays else "none"
