@@ -14,12 +14,13 @@ from flcert.core.digest import digest_json, digest_named
 from flcert.core.settings import Choice
 from flcert.core.store import Arrays
 from flcert.errors import InputError, RunError
+from flcert.features.efficientnet import efficientnet_lite0
 from flcert.features.front import front
 
-FEATURES: dict[str, plugins.Factory] = {"front": front}
+FEATURES: dict[str, plugins.Factory] = {"efficientnet-lite0": efficientnet_lite0, "front": front}
 """The public functions by name."""
 
-BATCH = 256  # examples of one client that pass a function together
+BATCH = 8  # examples of one client that pass a function together; more are no faster for large networks
 
 _kept: dict[str, nn.Module] = {}  # the function of ours that this process used last, by its identity
 
