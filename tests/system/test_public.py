@@ -1,7 +1,9 @@
 """Public knowledge: weights to start from, and features; what no client can influence, and what its key covers."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,8 @@ from flcert.pipeline.compress import compress
 from flcert.pipeline.forget import forget
 from flcert.pipeline.run import prepare, run, train_some
 from flcert.public import Card, PublicModel
+from flcert.public.overlap import fingerprints
+from flcert.report.points import overlap_sentence
 from flcert.runs.config import load_config, parse_config
 from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
@@ -459,3 +463,32 @@ def test_trusted_models_that_there_are_not_are_refused(flcert, start):
     assert "certificate 'runoff' cannot take trusted votes" in told(
         'voting.trusted={model="initial",votes=3}', 'certificate.also=["runoff"]'
     )
+
+
+# The overlap check
+
+
+@pytest.mark.parametrize("whose", ["test inputs", "inputs of clients"])
+def test_a_public_model_that_has_seen_the_inputs_is_refused(flcert, start, tmp_path, whose):
+    seen = FEDERATION.test_inputs if whose == "test inputs" else FEDERATION.client(3)[0]
+    known = public.read(Path(start))
+    public.write(Path(start), replace(known, fingerprints=fingerprints(seen)))
+    settings = [*QUICK, "recipe.model=linear", f"recipe.initial={start}", "recipe.features=front", "recipe.rounds=1"]
+    given = [part for one in settings for part in ("--set", one)]
+    refused = flcert("run", *given, "--engine", "inline", "-q", "--out", "run")
+    assert (refused.code, refused.out) == (2, "")
+    examined = 40 if whose == "test inputs" else len(FEDERATION.labels)
+    told = re.search(rf"was trained on (\d+) of the {examined:,} {whose} or on near-duplicates", refused.err)
+    assert int(told[1]) >= len(seen)  # small digits look alike, so a few more
+    assert not (tmp_path / "run").exists()
+    allowed = flcert("run", *given, "--set", "public.allow_overlap=true", "--engine", "inline", "-q", "--out", "run")
+    assert allowed.code == 0, allowed.err
+    assert f"{told[1]} of {examined:,} {whose}" in allowed.out
+    facts = RunDirectory.open(tmp_path / "run").manifest().public.overlap
+    assert (facts.test_inputs if whose == "test inputs" else facts.clients) == (examined, int(told[1]))
+
+
+def test_a_model_without_fingerprints_could_not_be_checked(config, store, tmp_path):
+    result = run(config, tmp_path / "run", engine=Inline(), store=store)
+    assert result.overlap.test_inputs == (40, None)
+    assert "could not be checked" in overlap_sentence(result.overlap)
