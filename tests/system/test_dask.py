@@ -21,6 +21,7 @@ from flcert.dask_worker.facts import facts
 from flcert.dask_worker.holder import Holder
 from flcert.engines import Dask, Processes, Workers
 from flcert.errors import RunError
+from flcert.training import Recipe
 from tests.dask_cluster import running, set_variable, wait_until
 from tests.saboteur import MODE
 from tests.system.test_interruption import contents
@@ -66,6 +67,16 @@ def test_whatever_a_client_holds_other_groups_keep_their_bytes(engine, value, st
     files, _ = model_files(build(victim_inputs=value), store, engine)
     assert files[VICTIM_GROUP] != untouched[VICTIM_GROUP]
     check_others(files, untouched)
+
+
+@pytest.mark.parametrize("value", [None, 0.0, 1e38])
+def test_heads_on_public_features_are_the_same_bytes(engine, value, tmp_path):
+    function = {"name": "tests.own_features:Doubled", "copies": 2, "augmentation": "tests.own_features:jitter"}
+    recipe = Recipe(model="linear", rounds=2, features=function)
+    here, _ = model_files(FEDERATION, Store(tmp_path / "here"), Processes(2), recipe=recipe)
+    there, _ = model_files(build(victim_inputs=value), Store(tmp_path / "there"), engine, recipe=recipe)
+    assert (there[VICTIM_GROUP] == here[VICTIM_GROUP]) == (value is None)
+    check_others(there, here)
 
 
 @pytest.mark.parametrize("update", ["nan", "1e30"])
