@@ -323,7 +323,7 @@ def test_a_run_shows_the_public_model_alone_and_keeps_what_it_needs(config, stor
     damaged = bytearray((result.directory / "public.safetensors").read_bytes())
     damaged[-3] ^= 4
     (result.directory / "public.safetensors").write_bytes(damaged)
-    with pytest.raises(IntegrityError, match=r"public\.safetensors was altered or cut short"):
+    with pytest.raises(IntegrityError, match=r"public\.safetensors is missing, altered or cut short"):
         open_ensemble(RunDirectory.open(result.directory))
 
 
