@@ -11,6 +11,8 @@ from flcert.pretraining.digits import scikit_learn
 from flcert.public import PublicModel
 from flcert.public import overlap as module
 from flcert.public.overlap import Overlap, fingerprints, overlap
+from flcert.report.points import overlap_sentence
+from flcert.runs.records import OverlapFacts
 
 
 def trained_on(inputs):
@@ -104,3 +106,15 @@ def test_of_very_many_inputs_evenly_spaced_ones_are_kept(digits, monkeypatch):
     monkeypatch.undo()
     assert len(kept) == 34
     assert (kept == fingerprints(digits[:100:3])).all()
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"test_inputs": (60, 1), "clients": (9000, 2)}, "1 of 60 test inputs and 2 of 9,000 inputs of clients."),
+        ({"test_inputs": (60, 1)}, "1 of 60 test inputs; the inputs of clients are not known to the server."),
+        ({"test_inputs": (60, None)}, "could not be checked."),
+    ],
+)
+def test_people_read_what_was_counted_and_what_was_not(facts, sentence):
+    assert overlap_sentence(OverlapFacts(**facts)).endswith(sentence)

@@ -31,13 +31,32 @@ def checked_overlap(config: Config, federation: Federation, store: Store) -> Ove
     test = _counted(model, federation.test_inputs, store, ())
     owners = client_origins(federation, range(federation.num_clients))
     clients = _counted(model, federation.inputs, store, owners)
-    for found, whose in ((test, "test inputs"), (clients, "inputs of clients")):
-        if found.too_much and not config.public.allow_overlap:
-            raise InputError(
-                f"public model {model.name!r} was trained on {found.matches:,} of the {found.examined:,} {whose} or on "
-                f"near-duplicates, more than {ALLOWED:.0%}; use another, or set public.allow_overlap=true"
-            )
+    if not config.public.allow_overlap:
+        _refuse_too_much(model, test, "test inputs", "public.allow_overlap=true")
+        _refuse_too_much(model, clients, "inputs of clients", "public.allow_overlap=true")
     return OverlapFacts(test_inputs=_facts(test), clients=_facts(clients))
+
+
+def checked_test_overlap(model: PublicModel, inputs: NDArray[np.generic], *, allow_overlap: bool) -> OverlapFacts:
+    """Do the same for the test inputs alone, where the clients' examples are not known.
+
+    Args:
+        model: the public model.
+        inputs: the test inputs.
+        allow_overlap: whether an overlap is allowed.
+    """
+    found = overlap(model, inputs)
+    if not allow_overlap:
+        _refuse_too_much(model, found, "test inputs", "allow_overlap=True")
+    return OverlapFacts(test_inputs=_facts(found))
+
+
+def _refuse_too_much(model: PublicModel, found: Overlap, whose: str, setting: str) -> None:
+    if found.too_much:
+        raise InputError(
+            f"public model {model.name!r} was trained on {found.matches:,} of the {found.examined:,} {whose} or on "
+            f"near-duplicates, more than {ALLOWED:.0%}; use another, or set {setting}"
+        )
 
 
 def _counted(model: PublicModel, inputs: NDArray[np.generic], store: Store, owners: tuple[str, ...]) -> Overlap:

@@ -54,11 +54,15 @@ def also_curves(summary: Summary) -> list[Also]:
 def overlap_sentence(facts: OverlapFacts) -> str:
     """How many inputs the public model had seen."""
     told = []
-    for (examined, matches), whose in ((facts.test_inputs, "test inputs"), (facts.clients, "inputs of clients")):
+    for found, whose in ((facts.test_inputs, "test inputs"), (facts.clients, "inputs of clients")):
+        if found is None:
+            continue
+        examined, matches = found
         if matches is None:
             return "Whether the public model was trained on these inputs could not be checked."
         told.append(f"{matches:,} of {examined:,} {whose}")
-    return f"Near-duplicates of what the public model was trained on: {' and '.join(told)}."
+    unknown = "" if facts.clients else "; the inputs of clients are not known to the server"
+    return f"Near-duplicates of what the public model was trained on: {' and '.join(told)}{unknown}."
 
 
 def public_sentence(figures: PublicFigures, num_inputs: int) -> str:

@@ -162,11 +162,11 @@ class OverlapFacts(Strict):
 
     Args:
         test_inputs: the number of test inputs that were looked up, and of those found; None if it is not known.
-        clients: the same for the examples of all clients.
+        clients: the same for the examples of all clients; None if the server does not know them.
     """
 
     test_inputs: tuple[int, int | None]
-    clients: tuple[int, int | None]
+    clients: tuple[int, int | None] | None = None
 
 
 class PublicFacts(Strict):

@@ -39,12 +39,22 @@ def check_recipe(federation: Federation, grouping: Grouping, recipe: Recipe) -> 
     check_alike(grouping, recipe)
     public = public_of(recipe, federation.test_inputs, federation.num_labels)
     module = checked_module(recipe, public, federation.test_inputs[:1], federation.num_labels)
-    for change in (recipe.augmentation, recipe.features.augmentation if recipe.features else None):
-        if change:
-            _check_augmentation(change, federation)
+    check_augmentations(recipe, federation.test_inputs)
     check_local(recipe, module)
     for own in _of_all_groups(recipe):
         _check_aggregator(own.aggregator, Replica(module), federation)
+
+
+def check_augmentations(recipe: Recipe, inputs: NDArray[np.generic]) -> None:
+    """Refuse augmentations that fail on this kind of inputs, or change their shape or type.
+
+    Args:
+        recipe: how clients change their examples.
+        inputs: some inputs that no client owns.
+    """
+    for change in (recipe.augmentation, recipe.features.augmentation if recipe.features else None):
+        if change:
+            _check_augmentation(change, tensor(inputs[:2]))
 
 
 def check_local(recipe: Recipe, module: nn.Module) -> None:
@@ -97,9 +107,7 @@ def check_alike(grouping: Grouping, recipe: Recipe) -> None:
         raise InputError(f"{ALIKE}; seeds='per-group' and variants go with groups that are not drawn at random")
 
 
-def _check_augmentation(choice: Choice, federation: Federation) -> None:
-    """Refuse an augmentation that fails on this kind of inputs, or changes their shape or type."""
-    example = tensor(federation.test_inputs[:2])
+def _check_augmentation(choice: Choice, example: Tensor) -> None:
     change = augmentation.build(choice)
     try:
         changed = change(example, torch.Generator().manual_seed(0))

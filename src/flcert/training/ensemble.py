@@ -100,11 +100,9 @@ class Ensemble:
         recipe = self.recipe.of_group(group)
         return loaded(recipe, self.load(keys[recipe.rounds]), self.model_shape, self.num_labels)
 
-    def trusted_panel(self) -> Panel | None:
-        """The model of the server's own, ready to vote; None if there is none."""
-        if self.trusted is None:
-            return None
-        return panel([Voter(single(self.recipe), self.trusted)], self.model_shape, self.num_labels)
+    def own_panel(self, arrays: Arrays) -> Panel:
+        """A model of the server's own with these weights, ready to vote."""
+        return panel([Voter(single(self.recipe), arrays)], self.model_shape, self.num_labels)
 
     def panels(self) -> Iterator[tuple[Sequence[str], Panel]]:
         """The models by their keys, in panels that are as large as possible."""
@@ -142,7 +140,7 @@ class Electorate:
         self, ensemble: Ensemble, panels: Iterable[tuple[Sequence[str], Panel]], threads: int | None = None
     ) -> None:
         self.ensemble, self._panels, self._threads = ensemble, panels, threads or os.cpu_count() or 1
-        self._trusted = ensemble.trusted_panel()
+        self._trusted = None if ensemble.trusted is None else ensemble.own_panel(ensemble.trusted)
         self._pool = ThreadPoolExecutor(self._threads, "voter", torch.set_num_threads, (1,))
 
     def __enter__(self) -> "Electorate":
@@ -157,19 +155,23 @@ class Electorate:
         Args:
             inputs: as ``checked_inputs`` returns them.
         """
-        return self._table(self._asked("votes", self._received(inputs)), len(inputs))
+        return self._table(self._asked("votes", self.received(inputs)), len(inputs))
 
     def evidence(self, inputs: NDArray[np.generic], need: Need = "votes") -> Evidence:
         """What certificates need to know about inputs that ``checked_inputs`` returned."""
-        ensemble, received = self.ensemble, self._received(inputs)
+        return self.evidence_of(self.received(inputs), need)
+
+    def evidence_of(self, received: NDArray[np.generic], need: Need = "votes") -> Evidence:
+        """The same for what models receive."""
+        ensemble, number = self.ensemble, len(received)
         trusted = self._trusted.votes(received)[0] if self._trusted else None
         if need != "ranks":
-            votes = self._table(self._asked("votes", received), len(inputs))
+            votes = self._table(self._asked("votes", received), number)
             return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, trusted=trusted)
         if ensemble.recipe.smoothing:
             raise InputError("models with recipe.smoothing have votes only; they do not rank the labels")
         places = self._asked("ranks", received)
-        votes = self._table({key: (table == 0).argmax(axis=-1) for key, table in places.items()}, len(inputs))
+        votes = self._table({key: (table == 0).argmax(axis=-1) for key, table in places.items()}, number)
         ranks = count_ranks([places[key] for key in ensemble.model_keys().values()])
         return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks, trusted)
 
@@ -196,7 +198,7 @@ class Electorate:
                 wait([answer for _, answer in waiting])  # after an error: this call must not run on beside the next
         return answers
 
-    def _received(self, inputs: NDArray[np.generic]) -> NDArray[np.generic]:
+    def received(self, inputs: NDArray[np.generic]) -> NDArray[np.generic]:
         """What models receive: the inputs, or their features, which are computed once for all models."""
         function = self.ensemble.public.function
         if function is None:

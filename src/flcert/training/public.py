@@ -18,6 +18,7 @@ from flcert.training.recipe import Recipe
 from flcert.training.start import state_arrays
 
 EXAMPLES = 3  # inputs on which a public function is tried
+FRONT = "front"  # the features that are a public model's own
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,20 @@ def public_of(recipe: Recipe, inputs: NDArray[np.generic], num_labels: int) -> P
     return Public(fitted(start, module, found.name), function, found.name, found.card)
 
 
+def function_of(recipe: Recipe, inputs: NDArray[np.generic]) -> PublicFunction | None:
+    """The public function of a recipe, without the weights that groups start from; None if it names none.
+
+    Args:
+        recipe: how groups train.
+        inputs: some inputs to try it on.
+    """
+    if recipe.features is None:
+        return None
+    found = find(recipe.initial) if recipe.initial and recipe.features.name == FRONT else None
+    num_labels = found.card.num_labels if found and found.card else 0  # whether it fits the data, the server checks
+    return _function(recipe, found, inputs[:EXAMPLES], num_labels)[0]
+
+
 def _function(
     recipe: Recipe, found: PublicModel | None, inputs: NDArray[np.generic], num_labels: int
 ) -> tuple[PublicFunction | None, Arrays | None]:
@@ -72,7 +87,7 @@ def _function(
     settings = recipe.features
     if settings is None:
         return None, found.arrays if found else None
-    if settings.name != "front":
+    if settings.name != FRONT:
         choice = Choice(name=settings.name, options=settings.options)
         weights = find(settings.weights).arrays if settings.weights else None
         return PublicFunction.of(choice, inputs, weights), found.arrays if found else None

@@ -54,29 +54,39 @@ class Voting(Strict):
 
 def check_trusted(trusted: TrustedModel, recipe: Recipe, public: Public, federation: Federation) -> None:
     """Refuse a trusted model that there is not, before anything is trained."""
-    if trusted.model == INITIAL and public.start is None:
-        raise InputError("voting.trusted.model = 'initial' is the public start of the groups: set recipe.initial")
-    if trusted.model == ROOT and len(federation.root_labels) == 0:
+    if trusted.model != ROOT:
+        ready_arrays(trusted, recipe, public, federation.input_shape, federation.num_labels)
+    elif len(federation.root_labels) == 0:
         raise InputError("voting.trusted.model = 'root' needs a root set of the server (data.options.num_root)")
-    if trusted.model not in (INITIAL, ROOT):
-        _from_file(trusted.model, recipe, public, federation.input_shape, federation.num_labels)
 
 
 def trusted_arrays(context: Context, trusted: TrustedModel, recipe: Recipe, public: Public) -> Arrays:
     """The weights of the trusted model, trained if need be."""
     federation = context.federation
     check_trusted(trusted, recipe, public, federation)
-    if trusted.model == INITIAL and public.start is not None:
-        return public.start
-    if trusted.model != ROOT:
-        return _from_file(trusted.model, recipe, public, federation.input_shape, federation.num_labels)
-    return _trained_on_root(context, recipe, public)
+    if trusted.model == ROOT:
+        return _trained_on_root(context, recipe, public)
+    return ready_arrays(trusted, recipe, public, federation.input_shape, federation.num_labels)
 
 
-def _from_file(name: str, recipe: Recipe, public: Public, input_shape: tuple[int, ...], num_labels: int) -> Arrays:
-    found = find(name)
-    module = initial_module(recipe, public.shape(input_shape), num_labels)
-    return fitted(found.arrays, module, found.name)
+def ready_arrays(
+    trusted: TrustedModel, recipe: Recipe, public: Public, input_shape: tuple[int, ...], num_labels: int
+) -> Arrays:
+    """The weights of a trusted model that need not be trained: the public start, or those of a file.
+
+    Args:
+        trusted: which model; not "root".
+        recipe: how groups train.
+        public: what they share.
+        input_shape: shape of one input.
+        num_labels: L.
+    """
+    if trusted.model != INITIAL:
+        found = find(trusted.model)
+        return fitted(found.arrays, initial_module(recipe, public.shape(input_shape), num_labels), found.name)
+    if public.start is None:
+        raise InputError("voting.trusted.model = 'initial' is the public start of the groups: set recipe.initial")
+    return public.start
 
 
 def _trained_on_root(context: Context, recipe: Recipe, public: Public) -> Arrays:
