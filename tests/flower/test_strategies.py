@@ -19,6 +19,7 @@ from flcert.grouping import Sampled
 from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
 from flcert.training import Recipe
+from flcert.training.trusted import TrustedModel
 from tests.flower.conftest import NUM_CLIENTS
 from tests.flower.models import model_bytes
 
@@ -135,6 +136,18 @@ def test_sampled_groups_must_have_strategies_alike(network, train):
         ),
         ({"recipe": Recipe(aggregator=Choice(name="fltrust"))}, "aggregator 'fltrust' needs a root set"),
         ({"recipe": Recipe(rounds=2, evaluate_at=(1,))}, r"recipe.evaluate_at cannot be used with Flower, got \(1,\)"),
+        ({"recipe": Recipe(models_per_group=2)}, "recipe.models_per_group cannot be used with Flower, got 2"),
+        (
+            {"recipe": Recipe(initial="digits-28"), "initial": {}},
+            "give initial arrays or recipe.initial, not both, got 'digits-28' and arrays",
+        ),
+        (
+            {"recipe": Recipe(features={"name": "front"})},
+            "features 'front' are those of a public model: set recipe.init",
+        ),
+        ({"trusted": TrustedModel(model="root", votes=3)}, "trusted model 'root' needs a root set"),
+        ({"trusted": TrustedModel(votes=3)}, "'initial' is the public start of the groups: set recipe.initial"),
+        ({"train_config": {"flcert-features": ""}}, "train_config must leave 'flcert-features' to flcert, got ''"),
         ({"timeout": 0}, "timeout must be positive, got 0"),
         ({"timeout": -1}, "timeout must be a number of seconds from 0, got -1"),
         ({"wait": None}, "wait must be a number of seconds from 0, got None"),
@@ -143,7 +156,10 @@ def test_sampled_groups_must_have_strategies_alike(network, train):
         ({"train_config": {"server-round": 1}}, "train_config must leave 'server-round' to flcert, got 1"),
         ({"train_config": {"rate": None}}, "train_config must be what a ConfigRecord can hold: "),
         ({"concurrent": 0}, "concurrent must be at least 1, got 0"),
-        ({"initial": {}}, r"initial arrays must fit the model, which has shape \(64,\) for 'layers.1.bias'"),
+        (
+            {"initial": {}},
+            r"the weights of 'initial arrays' must fit the model, which has shape \(64,\) for 'layers.1.bias'",
+        ),
         ({"groups": 10}, r"num_groups must be in \[1, num_clients=9\], got 10"),
     ],
 )
@@ -159,7 +175,9 @@ def test_initial_arrays_must_be_finite(network, train, tmp_path):
     first = train(network(), directory=tmp_path / "first").ensemble
     start = first.load(first.model_keys()[0])
     start["layers.1.bias"][3] = np.nan
-    with pytest.raises(InputError, match=r"initial arrays must be finite, got 'layers.1.bias' with"):
+    with pytest.raises(
+        InputError, match=r"the weights of 'initial arrays' must be finite, got NaN or infinity in 'layers.1.bias'"
+    ):
         train(network(), initial=start)
 
 

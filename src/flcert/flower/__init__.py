@@ -7,6 +7,7 @@ try:
 except ModuleNotFoundError:
     raise InputError("flcert.flower needs Flower: pip install 'flcert[flower]'") from None
 
+from flcert.flower.examples import examples
 from flcert.flower.grid import Exchange, GroupGrid
 from flcert.flower.options import Clients, Learning, Options, TestSet, Timing
 from flcert.flower.strategy import RuleStrategy
@@ -25,5 +26,6 @@ __all__ = [
     "by_name",
     "by_public_key",
     "by_query",
+    "examples",
     "train",
 ]

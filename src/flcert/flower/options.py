@@ -14,8 +14,10 @@ from flcert.errors import InputError
 from flcert.flower.users import Users, by_name, by_query
 from flcert.training import Progress, Recipe
 from flcert.training.context import silent
+from flcert.training.trusted import TrustedModel
 
-RESERVED = ("flcert-seed", "flcert-group", "server-round")  # names in the train config
+FEATURES = "flcert-features"  # in the train config: the identity of the public function
+RESERVED = ("flcert-seed", "flcert-group", FEATURES, "server-round")  # names in the train config
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,23 @@ class Learning:
     Args:
         recipe: the model (a name or an import path), rounds, participation and seed; other settings are for clients.
         strategy: a function that makes a new Flower strategy at each call; by default the recipe's aggregator is used.
-        initial: arrays that all groups start from; by default those of the recipe's model and seed.
+        initial: arrays that all groups start from, which no client may have influenced; by default those of
+            ``recipe.initial``, or of the recipe's model and seed.
         train_config: sent to clients with every model.
+        trusted: a model of the server's own that votes beside the groups; "initial" or a file.
+        allow_overlap: start from a public model even if it was trained on test inputs.
     """
 
     recipe: Recipe = Recipe()  # noqa: RUF009 (frozen)
     strategy: Callable[[], Strategy] | None = None
     initial: Mapping[str, NDArray[np.generic]] | None = None
     train_config: Mapping[str, Any] = field(default_factory=dict)
+    trusted: TrustedModel | None = None
+    allow_overlap: bool = False
 
     def __post_init__(self) -> None:
+        if self.initial is not None and self.recipe.initial is not None:
+            raise InputError(f"give initial arrays or recipe.initial, not both, got {self.recipe.initial!r} and arrays")
         for name in RESERVED:
             if name in self.train_config:
                 raise InputError(f"train_config must leave {name!r} to flcert, got {self.train_config[name]!r}")

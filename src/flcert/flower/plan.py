@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
+from torch import nn
 
-from flcert import aggregators, models
+from flcert import aggregators
 from flcert.certify import CertificateSettings
 from flcert.core.digest import digest_arrays, digest_json
 from flcert.core.settings import Choice
@@ -21,19 +21,24 @@ from flcert.core.store import Arrays
 from flcert.datasets import Federation
 from flcert.datasets.subject import Subject
 from flcert.errors import InputError
-from flcert.flower.options import Learning, TestSet
+from flcert.flower.options import FEATURES, Learning, TestSet
 from flcert.flower.strategy import RuleStrategy, described, distinct
 from flcert.grouping import Grouping, GroupingKind
+from flcert.pipeline.overlap import checked_test_overlap
 from flcert.pipeline.results import FLOWER
 from flcert.pipeline.run import check_certificates
-from flcert.runs.config import Config
+from flcert.public import PublicModel, find
+from flcert.runs.config import Config, PublicUse
+from flcert.runs.records import OverlapFacts
 from flcert.training import Recipe
-from flcert.training.checks import ALIKE, check_alike, check_local
-from flcert.training.device import tensor
-from flcert.training.keys import recipe_sources
+from flcert.training.checks import ALIKE, check_alike, check_augmentations, check_local, checked_module
+from flcert.training.keys import PUBLIC, features_digest, recipe_sources
+from flcert.training.public import Public, fitted, public_of
 from flcert.training.start import initial_module, state_arrays
+from flcert.training.trusted import ROOT, Voting, ready_arrays
 
 ALWAYS_RECORDED = ("gradient_clip", "augmentation", "smoothing")  # in keys even if unused; later settings are not
+GIVEN = "initial arrays"  # the name of a public start that is given in Python
 FLOWER_VERSION = 1  # raise it whenever the same replies would give a different model
 
 
@@ -53,7 +58,7 @@ class Agreement:
 
     def __post_init__(self) -> None:
         recipe, strategy = self.learning.recipe, self.learning.strategy
-        for setting in ("evaluate_at", "smoothing", "variants"):
+        for setting in ("evaluate_at", "smoothing", "variants", "models_per_group"):
             if getattr(recipe, setting):
                 raise InputError(f"recipe.{setting} cannot be used with Flower, got {getattr(recipe, setting)!r}")
         if strategy and recipe.aggregator != Recipe().aggregator:
@@ -63,6 +68,8 @@ class Agreement:
         if not strategy and aggregators.uses_root(aggregators.build(recipe.aggregator)):
             name = recipe.aggregator.name
             raise InputError(f"aggregator {name!r} needs a root set, which there is none of with Flower")
+        if self.learning.trusted and self.learning.trusted.model == ROOT:
+            raise InputError("trusted model 'root' needs a root set, which there is none of with Flower")
 
 
 @dataclass(frozen=True)
@@ -75,10 +82,13 @@ class Plan:
         grouping: who trains together.
         nodes: the node of each user; None if absent.
         strategies: one for each group.
+        public: what all groups share.
         started: the arrays that groups start from, by the group's seed. They are made before any group trains:
             making a model draws from process-wide generators, which concurrent groups would share.
         train_config: sent to clients with every model.
         descriptions: each group's strategy and its settings before training, as text.
+        trusted: the weights of the model of the server's own that votes too, if there is one.
+        overlap: how many test inputs the public model had seen, if groups start from one.
     """
 
     config: Config
@@ -86,9 +96,12 @@ class Plan:
     grouping: Grouping
     nodes: Mapping[str, int | None]
     strategies: Sequence[Strategy]
+    public: Public
     started: Mapping[int, Arrays]
     train_config: Mapping[str, Any]
     descriptions: Sequence[str]
+    trusted: Arrays | None = None
+    overlap: OverlapFacts | None = None
 
     @cached_property
     def keys(self) -> list[str | None]:
@@ -103,8 +116,9 @@ class Plan:
     def told(self, group: int) -> ConfigRecord:
         """The config that a group's clients receive; groups of the same clients receive the same."""
         name = digest_json(self.users(group), size=8)
-        seed = self.config.recipe.of_group(group).seed
-        return ConfigRecord({**self.train_config, "flcert-seed": seed, "flcert-group": name})
+        seed, function = self.config.recipe.of_group(group).seed, self.public.function
+        shared = {FEATURES: function.identity} if function else {}
+        return ConfigRecord({**self.train_config, **shared, "flcert-seed": seed, "flcert-group": name})
 
     def users(self, group: int) -> list[str]:
         """The user ids of a group, in order."""
@@ -122,17 +136,17 @@ def plan(agreement: Agreement, nodes: Mapping[str, int | None], subject: Subject
     learning, recipe = agreement.learning, agreement.learning.recipe
     grouping = agreement.settings.build(subject.ids)
     check_alike(grouping, recipe)
-    module = initial_module(recipe, subject.input_shape, subject.num_labels)
-    models.check_output(module, tensor(subject.test_inputs[0]), subject.num_labels)
-    check_local(recipe, module)
-    number = len(grouping)
-    strategies = distinct(learning.strategy, number) if learning.strategy else _by_rule(recipe, subject, number)
+    public = _public(learning, subject)
+    check_augmentations(recipe, subject.test_inputs)
+    check_local(recipe, checked_module(recipe, public, subject.test_inputs[:1], subject.num_labels))
+    number, of_groups = len(grouping), map(recipe.of_group, range(len(grouping)))
+    strategies = distinct(learning.strategy, number) if learning.strategy else _by_rule(recipe, subject, public, number)
     descriptions = [described(one) for one in strategies]
     if grouping.drawn and len(set(descriptions)) > 1:
         raise InputError(f"{ALIKE}; the factory made {len(set(descriptions))} different strategies")
-    started = {own.seed: _started(own, subject, learning.initial) for own in map(recipe.of_group, range(number))}
+    started = {own.seed: state_arrays(_module(own, subject, public)) for own in of_groups}
     strategy = descriptions[0] if learning.strategy else None
-    config = _config(agreement, subject, strategy, _start(started, learning.train_config))
+    config = _config(agreement, subject, strategy, _start(started, learning.train_config, public))
     check_certificates(config, grouping)
     return Plan(
         config=config,
@@ -140,9 +154,12 @@ def plan(agreement: Agreement, nodes: Mapping[str, int | None], subject: Subject
         grouping=grouping,
         nodes=nodes,
         strategies=strategies,
+        public=public,
         started=started,
         train_config=dict(learning.train_config),
         descriptions=descriptions,
+        trusted=_trusted(config, public, subject),
+        overlap=_overlap(config, public, subject),
     )
 
 
@@ -162,34 +179,47 @@ def subject_of(ids: tuple[str, ...], test: TestSet) -> Subject:
     )
 
 
-def _started(recipe: Recipe, subject: Subject, given: Mapping[str, NDArray[np.generic]] | None) -> Arrays:
-    """The arrays of the recipe's model, or the given ones instead."""
-    arrays = state_arrays(initial_module(recipe, subject.input_shape, subject.num_labels))
-    if given is None:
-        return arrays
-    for name in sorted({*arrays, *given}):
-        if name not in given or name not in arrays or np.shape(given[name]) != arrays[name].shape:
-            shape = f"shape {arrays[name].shape}" if name in arrays else "no such array"
-            raise InputError(f"initial arrays must fit the model, which has {shape} for {name!r}")
-        if not np.isfinite(given[name]).all():
-            raise InputError(f"initial arrays must be finite, got {name!r} with values that are not")
-    return {name: np.array(given[name], dtype=array.dtype) for name, array in arrays.items()}
+def _public(learning: Learning, subject: Subject) -> Public:
+    """What all groups share: what the recipe names, and the arrays that are given."""
+    named = public_of(learning.recipe, subject.test_inputs, subject.num_labels)
+    if learning.initial is None:
+        return named
+    given = fitted(learning.initial, _module(learning.recipe, subject, named), GIVEN)
+    return Public(given, named.function, GIVEN)
 
 
-def _by_rule(recipe: Recipe, subject: Subject, number: int) -> list[Strategy]:
+def _module(recipe: Recipe, subject: Subject, public: Public) -> nn.Module:
+    """The model that a group starts from."""
+    return initial_module(recipe, public.shape(subject.input_shape), subject.num_labels, public.start)
+
+
+def _trusted(config: Config, public: Public, subject: Subject) -> Arrays | None:
+    """The weights of the trusted model, if there is one."""
+    trusted = config.voting.trusted
+    if trusted is None:
+        return None
+    return ready_arrays(trusted, config.recipe, public, subject.input_shape, subject.num_labels)
+
+
+def _overlap(config: Config, public: Public, subject: Subject) -> OverlapFacts | None:
+    """How many test inputs the public start had seen; the examples of clients are theirs."""
+    if public.start is None:
+        return None
+    model = find(config.recipe.initial) if config.recipe.initial else PublicModel(public.name, public.start)
+    return checked_test_overlap(model, subject.test_inputs, allow_overlap=config.public.allow_overlap)
+
+
+def _by_rule(recipe: Recipe, subject: Subject, public: Public, number: int) -> list[Strategy]:
     """The recipe's own aggregator as a strategy, one for each group."""
-    made: list[Strategy] = []
-    for group in range(number):
-        own = recipe.of_group(group)
-        module = initial_module(own, subject.input_shape, subject.num_labels)
-        made.append(RuleStrategy(module, aggregators.build(own.aggregator)))
-    return made
+    own = [recipe.of_group(group) for group in range(number)]
+    return [RuleStrategy(_module(one, subject, public), aggregators.build(one.aggregator)) for one in own]
 
 
-def _start(started: Mapping[int, Arrays], train_config: Mapping[str, Any]) -> str:
+def _start(started: Mapping[int, Arrays], train_config: Mapping[str, Any], public: Public) -> str:
     """A digest of what all groups start from and what clients receive."""
     arrays = [array for seed in sorted(started) for array in started[seed].values()]
-    return digest_arrays(*arrays, text=repr(sorted(train_config.items())))
+    shared = public.function.identity if public.function else ""
+    return digest_arrays(*arrays, text=repr(sorted(train_config.items())) + shared)
 
 
 def _config(agreement: Agreement, subject: Subject, strategy: str | None, start: str) -> Config:
@@ -198,15 +228,22 @@ def _config(agreement: Agreement, subject: Subject, strategy: str | None, start:
     if strategy:
         recipe = recipe.model_copy(update={"aggregator": Choice(name=FLOWER, options={"strategy": strategy})})
     data = Choice(name=FLOWER, options={"title": subject.name, "digest": subject.digest, "start": start})
-    return Config(data=data, grouping=agreement.settings, recipe=recipe, certificate=agreement.certificate)
+    return Config(
+        data=data,
+        grouping=agreement.settings,
+        recipe=recipe,
+        certificate=agreement.certificate,
+        public=PublicUse(allow_overlap=agreement.learning.allow_overlap),
+        voting=Voting(trusted=agreement.learning.trusted),
+    )
 
 
 def _key(plan: Plan, group: int) -> str:
     """A digest of everything that a group's model depends on, as far as the server knows."""
-    arrays = plan.initial(group)
+    arrays, function = plan.initial(group), plan.public.function
     recipe = plan.config.recipe.of_group(group)
-    settings = recipe.model_dump(mode="json", exclude={"seeds", "variants", "evaluate_at"})
-    inputs = {
+    settings = recipe.model_dump(mode="json", exclude={"seeds", "variants", "evaluate_at", *PUBLIC})
+    inputs: dict[str, object] = {
         "kind": "flower model",
         "versions": [FLOWER_VERSION, version("flwr"), np.__version__, torch.__version__],
         "users": plan.users(group),
@@ -216,4 +253,6 @@ def _key(plan: Plan, group: int) -> str:
         "sources": recipe_sources(recipe),
         "train config": repr(sorted(plan.train_config.items())),
     }
+    if function and recipe.features:
+        inputs["features"] = features_digest(function, recipe.features)
     return digest_json(inputs)

@@ -29,6 +29,7 @@ from flcert.pipeline.run import RunResult
 from flcert.runs.directory import RunDirectory
 from flcert.runs.records import DroppedReply, NetworkFacts
 from flcert.training import Ensemble, Progress
+from flcert.training.ensemble import Electorate
 from flcert.training.fill import is_finite
 
 
@@ -63,7 +64,7 @@ def train(
 
     With each model, clients get ``flcert-seed`` and ``flcert-group`` (a digest of the group's user ids) in the train
     config. A client must keep any state between messages separate for each ``flcert-group``, or groups could influence
-    each other through it.
+    each other through it. With public features, ``flcert-features`` is there too, for ``flcert.flower.examples``.
 
     Each group's model is written as soon as it is finished, and a run restarted in the same directory trains only the
     others, from their first round. The key of a model covers the ids of the group's users, the initial arrays, the
@@ -185,10 +186,14 @@ def _finish(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outco
     ensemble = _ensemble(planned, run_directory, outcomes)
     if not ensemble.model_keys():
         refuse_all(outcomes)
-    trained = TrainedRun(run_directory, config, subject, ensemble)
-    evidence = ensemble.evidence(subject.test_inputs, "ranks" if needs_ranks(config) else "votes")
+    trained = TrainedRun(run_directory, config, subject, ensemble, planned.overlap)
+    start = planned.public.start
+    with Electorate(ensemble, ensemble.panels()) as electorate:
+        received = electorate.received(subject.test_inputs)
+        evidence = electorate.evidence_of(received, "ranks" if needs_ranks(config) else "votes")
     found = certified(trained, {config.recipe.rounds: evidence})
     circumstances = Circumstances(
+        public=None if start is None else ensemble.own_panel(start).votes(received)[0].astype(np.int64),
         dropped={group: outcome.dropped for group, outcome in enumerate(outcomes)},
         network=NetworkFacts(
             flwr=version("flwr"),
@@ -197,7 +202,8 @@ def _finish(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outco
         ),
     )
     summary = write_results(trained, found, circumstances, progress)
-    return RunResult(run_directory.path, summary, found.guarantee, found.certificate, ensemble)
+    directory, overlap = run_directory.path, planned.overlap
+    return RunResult(directory, summary, found.guarantee, found.certificate, ensemble, overlap=overlap)
 
 
 def _ensemble(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outcome]) -> Ensemble:
@@ -221,6 +227,8 @@ def _ensemble(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Out
         num_labels=subject.num_labels,
         keys=tuple({rounds: key} if key else None for key in keys),
         load=load,
+        public=planned.public,
+        trusted=planned.trusted,
         failures={group: outcome.failure for group, outcome in enumerate(outcomes) if outcome.failure},
         diverged=frozenset(group for group, outcome in enumerate(outcomes) if not outcome.finite),
         trained=len({key for key, outcome in told if key in group_of and not outcome.reused}),
