@@ -10,7 +10,7 @@ from digits_app.task import federation, recipe
 from flcert import certify, flower, models, public, training
 from flcert.core.settings import Choice
 from flcert.core.store import Store
-from flcert.errors import InputError
+from flcert.errors import InputError, RunError
 from flcert.features import Features
 from flcert.grouping import Hashed
 from flcert.public import Card, PublicModel
@@ -48,6 +48,13 @@ def written(path, model=MLP, seed=5, seen=ELSEWHERE):
     return str(path)
 
 
+def dense(path, value=0.1):
+    """Weights of the user's function."""
+    arrays = {"dense.weight": np.full((8, 64), value, np.float32), "dense.bias": np.arange(8, dtype=np.float32)}
+    public.write(path, PublicModel("dense", arrays))
+    return str(path)
+
+
 @pytest.fixture
 def start(tmp_path):
     return written(tmp_path / "toy.safetensors")
@@ -57,7 +64,7 @@ def start(tmp_path):
 def given(start, settings, monkeypatch, tmp_path):
     """A recipe by its name, which the clients have too."""
     front = {"initial": start, "model": Choice(name="linear"), "features": Features(name="front", **COPIES)}
-    own = Features(name="tests.own_features:Doubled", **COPIES)
+    own = Features(name="tests.own_features:Doubled", weights=dense(tmp_path / "dense.safetensors"), **COPIES)
     changes = {
         "start": {"initial": start},
         "start, seeds of groups": {"initial": start, "seeds": "per-group", "participation": 0.5},
@@ -191,12 +198,14 @@ def test_keys_have_the_content_of_what_is_public_and_not_its_path(given, start, 
     assert len(first.union(*others)) == 6 * len(first)
 
 
-@pytest.mark.parametrize("name", ["start", "front"])
+@pytest.mark.parametrize("name", ["start", "front", "own features"])
 def test_other_public_weights_do_not_take_over_a_directory(name, given, start, network, train, tmp_path):
-    train(network(), recipe=given(name))
+    made = given(name)
+    train(network(), recipe=made)
     written(tmp_path / "toy.safetensors", seed=6)
+    dense(tmp_path / "dense.safetensors", 0.2)
     with pytest.raises(InputError, match="holds a run of another configuration"):
-        train(network(), recipe=given(name))
+        train(network(), recipe=made)
 
 
 # What a client calls
@@ -231,7 +240,7 @@ def test_a_client_computes_its_features_once(given, store):
     assert entry.stat().st_ino == file
 
 
-def test_a_client_with_other_features_than_the_server_is_told(given, network, train, start, tmp_path):
+def test_a_client_with_other_features_than_the_server_is_told(given, tmp_path):
     made, own = given("front"), DATA.client(VICTIM)
     identity = training.public.public_of(made, INPUTS, 10).function.identity
     assert flower.examples(made, "ann", *own, told={"flcert-features": identity}).reported
@@ -239,6 +248,13 @@ def test_a_client_with_other_features_than_the_server_is_told(given, network, tr
     for told in ({"flcert-features": identity}, {}):
         with pytest.raises(InputError, match=r"recipe\.features must be those of the server, "):
             flower.examples(made, "ann", *own, told=told)
+
+
+def test_clients_with_other_features_than_the_server_do_not_train(given, network, train, tmp_path):
+    made = given("front")
+    given("front", initial=written(tmp_path / "other.safetensors", seed=6))  # what the clients have
+    with pytest.raises(RunError, match=r"was dropped: error 2: recipe\.features must be those of the server"):
+        train(network(), recipe=made)
 
 
 def test_examples_that_break_the_function_are_the_client_s_own_failure(given):

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from flcert.core.determinism import restored_generators
 from flcert.core.store import Arrays, Store
 from flcert.datasets import Federation
 from flcert.engines import Inline, Workers
@@ -65,7 +64,7 @@ def _check_same(function: PublicFunction | None, told: Mapping[str, Any]) -> Non
 
 def _features(own: Federation, function: PublicFunction, settings: Features, store: Store) -> Arrays:
     """The features of the only client of a federation."""
-    with restored_generators(), Workers(Inline(), own) as workers:
+    with Workers(Inline(), own) as workers:
         featured = features_of_clients(Context(workers, store), function, settings, {0: None})
     if reason := featured.failure([0]):
         raise RunError(f"the features of {own.ids[0]!r} cannot be computed: {reason}")
