@@ -29,7 +29,6 @@ class Fit(Strict):
         batch_size: examples of a step.
         learning_rate: the largest of the one cycle.
         weight_decay: of AdamW.
-        label_smoothing: the share of each label that is spread over all labels.
         seed: decides the first weights, the held-out part, the batches and how they are varied.
     """
 
@@ -37,7 +36,6 @@ class Fit(Strict):
     batch_size: Annotated[int, Field(gt=1)] = 128
     learning_rate: Annotated[float, Field(gt=0)] = 3e-3
     weight_decay: Annotated[float, Field(ge=0)] = 0.05
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.05
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 
@@ -57,7 +55,7 @@ def fit(module: nn.Module, batch: Callable[[int], Batch], settings: Fit, report:
         module.train()
         for step, (inputs, labels) in enumerate(_ahead(batch, settings.steps), 1):
             optimiser.zero_grad()
-            loss = functional.cross_entropy(module(inputs), labels, label_smoothing=settings.label_smoothing)
+            loss = functional.cross_entropy(module(inputs), labels)
             torch.autograd.backward(loss)
             optimiser.step()
             schedule.step()
