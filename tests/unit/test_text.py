@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flcert.datasets import load, words
-from flcert.datasets.text import belongs_to_server
+from flcert.datasets.text import belongs_to_server, is_pilot
 from flcert.errors import InputError
 from tests import tinydata
 from tests.tinydata import TEXTS, VOCABULARY
@@ -89,6 +89,18 @@ def test_the_root_set_comes_from_users_who_are_no_clients(tmp_path, options):
     other = reddit(tmp_path, options, [*changed, ("dan", "you like tea and cake"), *own], num_root=5)
     assert other.root_digest() == federation.root_digest()
     assert other.ids == ("ann", "bob", "cem", "dan")
+
+
+PILOT = next(user for user in map("user-{}".format, range(1000)) if is_pilot(user))
+
+
+def test_users_of_a_pilot_are_neither_clients_nor_in_the_test_set(tmp_path, options):
+    texts = [*TEXTS, (PILOT, "you like tea and cake and coffee and tea and cake")]
+    everybody = reddit(tmp_path, options, texts)
+    without = reddit(tmp_path, options, texts, leave_out_pilot=True)
+    assert PILOT in everybody.ids
+    assert owned(without) == owned(reddit(tmp_path, options))
+    assert without.test_digest() == reddit(tmp_path, options).test_digest()
 
 
 def test_an_unknown_word_is_in_the_context_as_0_and_never_a_label(tmp_path, options):

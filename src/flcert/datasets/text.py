@@ -34,6 +34,7 @@ class TextOptions(Options):
         test_share: the last part of each user's examples, which no client holds.
         num_root: examples of the server's root set for FLTrust; if any, one user in fifty belongs to the server and is
             not a client (``belongs_to_server``).
+        leave_out_pilot: leave out the users on whose texts settings were chosen (``is_pilot``), test examples included.
         num_test: the most held-out examples to use as the test set, chosen at random; None for all.
         num_words: L, the vocabulary's entries; index 0 is padding and unknown words.
         vocabulary: a public list, one word per line, frequent ones first; by default that of ``flcert data get words``.
@@ -48,6 +49,7 @@ class TextOptions(Options):
     max_examples: int | None = None
     test_share: float = 0.1
     num_root: int = 0
+    leave_out_pilot: bool = False
     num_test: int | None = 10_000
     num_words: int = LIST_LENGTH
     vocabulary: Path | None = None
@@ -181,6 +183,8 @@ def _split(corpus: Corpus, options: TextOptions) -> tuple[tuple[str, ...], Indic
     trainable = sizes - held_out >= 1
     if options.num_root:
         trainable &= ~np.array([belongs_to_server(user) for user in corpus.users], dtype=np.bool_)
+    if options.leave_out_pilot:
+        trainable &= ~np.array([is_pilot(user) for user in corpus.users], dtype=np.bool_)
     chosen = _chosen_users(trainable, sizes, options)
     kept = chosen[owners] & (rank < sizes[owners])
     training = rank < (sizes - held_out)[owners]
@@ -194,6 +198,15 @@ def belongs_to_server(user: str) -> bool:
     Such a user is not a client, so nothing that clients write reaches the root set, which all groups share.
     """
     return keyed_number(user, "root set") % 50 == 0
+
+
+def is_pilot(user: str) -> bool:
+    """Whether settings may be chosen on a user's texts: one user in twenty, by a hash of the id.
+
+    A setting that was chosen by looking at a client's data is not public. So these users are no clients where settings
+    were chosen on them.
+    """
+    return keyed_number(user, "pilot") % 20 == 0
 
 
 def _root(corpus: Corpus, options: TextOptions) -> Indices:

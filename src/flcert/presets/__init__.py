@@ -38,7 +38,8 @@ def _scaled(settings: dict[str, Any], scale: float) -> dict[str, Any]:
     data, options = settings["data"], settings["data"].setdefault("options", {})
     record = DATASETS[data["name"]]
     if record.users:
-        options["num_clients"] = max(2, round(record.users * scale))
+        clients = record.users * (0.9 if options.get("leave_out_pilot") else 1)  # about a twentieth is left out
+        options["num_clients"] = max(2, round(clients * scale))
     else:
         options["num_clients"] = max(10, round(options["num_clients"] * scale))
     if record.train_examples:
