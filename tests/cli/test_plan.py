@@ -118,7 +118,14 @@ def test_a_client_s_traffic_has_the_statistics_of_batch_normalisation(flcert):
 
 @pytest.mark.parametrize("name", presets.names())
 def test_every_preset_can_be_planned(flcert, name):
-    assert planned(flcert, "--preset", name)["plans"]["FLCert-D"]["bytes_a_client"] > 0
+    assert (planned(flcert, "--preset", name)["plans"]["FLCert-D"]["bytes_a_client"] > 0) == ("-public" not in name)
+
+
+def test_a_preset_without_its_public_model_is_planned_without_traffic(flcert):
+    told = flcert("plan", "--preset", "mnist-0.1-public")
+    assert told.code == 0
+    assert "run: flcert pretrain digits-28+pen+fonts." in told.out
+    assert "sent in a round" not in told.out
 
 
 def test_no_sentence_contradicts_the_table(flcert):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flcert.certify import CertificateSettings
     from flcert.core.settings import Choice
     from flcert.pipeline.plan import Plan, Setting
+    from flcert.training import Recipe
 
 SINGLE = "single global model"
 TRAFFIC = ("its traffic, both ways", "sent in a round", "stored by the server")  # rows that need a model
@@ -60,6 +61,7 @@ def plan(
         _print_trade(run, as_json=json_)
         return
     from flcert.certify import CertificateSettings
+    from flcert.cli.render import output
     from flcert.core.settings import validated
     from flcert.pipeline.plan import obstacles, plan_single, plans
 
@@ -73,7 +75,7 @@ def plan(
     }
     if scale != 1 and preset is None:
         raise InputError(f"--scale goes with a --preset, got {scale} without one")
-    chosen = _of_preset(preset, scale) if preset else {"rounds": 200}
+    chosen, lacking = _of_preset(preset, scale) if preset else ({"rounds": 200}, "")
     chosen |= {name: value for name, value in given.items() if value is not None}
     chosen |= {"groups_per_client": groups_per_client, "num_inputs": inputs}
     certificate = validated(CertificateSettings, {"alpha": alpha, "selection": selection})
@@ -86,6 +88,8 @@ def plan(
         typer.echo(json.dumps({"sizes": sizes, "plans": {name: asdict(one) for name, one in found.items()}}))
     else:
         _print(setting, found, obstacles(setting.sizes))
+        if lacking and not setting.num_parameters:
+            output().print(f"Its model cannot be built here: {lacking}.")
 
 
 def _print_trade(run: Path, *, as_json: bool) -> None:
@@ -127,36 +131,45 @@ def _numbers(setting: "Setting") -> dict[str, Any]:
     return numbers | setting.certificate.model_dump(exclude={"also"})
 
 
-def _of_preset(name: str, scale: float) -> dict[str, Any]:
-    """The sizes of a preset; its model is built to count what a client sends: parameters and running statistics."""
-    import numpy as np
-
+def _of_preset(name: str, scale: float) -> tuple[dict[str, Any], str]:
+    """The sizes of a preset, and what its model lacks here, if anything."""
     from flcert.datasets import DATASETS
     from flcert.runs.config import load_config
-    from flcert.training.local import Replica
-    from flcert.training.public import public_of
-    from flcert.training.start import initial_module
 
     config = load_config(preset=name, scale=scale)
     data = DATASETS[config.data.name]
-    assert data.input_shape is not None
-    assert data.num_labels is not None
-    examples = np.zeros((1, *data.input_shape), dtype=np.float32)
-    public = public_of(config.recipe, examples, data.num_labels)
-    whole = public.card.model if public.function and public.card else None
-
-    def numbers(model: "Choice", shape: tuple[int, ...]) -> int:
-        recipe = config.recipe.model_copy(update={"model": model})
-        module = initial_module(recipe, shape, data.num_labels or 2)
-        return Replica(module).read().numel() * (recipe.models_per_group or 1)
-
-    return {
+    sizes = {
         "num_clients": config.data.options.get("num_clients") or data.users,
         "num_groups": config.grouping.num_groups,  # type: ignore[attr-defined]
         "rounds": config.recipe.rounds,
         "participation": config.recipe.participation,
-        "num_parameters": numbers(config.recipe.model, public.shape(data.input_shape)),
-        "num_without": numbers(whole, data.input_shape) if whole else 0,
+    }
+    assert data.input_shape is not None
+    assert data.num_labels is not None
+    try:
+        return sizes | _of_model(config.recipe, data.input_shape, data.num_labels), ""
+    except InputError as error:  # a public model or table that was not fetched yet
+        return sizes, str(error)
+
+
+def _of_model(recipe: "Recipe", input_shape: tuple[int, ...], num_labels: int) -> dict[str, int]:
+    """What a client sends, parameters and running statistics, with and without public features."""
+    import numpy as np
+
+    from flcert.training.local import Replica
+    from flcert.training.public import public_of
+    from flcert.training.start import initial_module
+
+    public = public_of(recipe, np.zeros((1, *input_shape), dtype=np.float32), num_labels)
+    whole = public.card.model if public.function and public.card else None
+
+    def numbers(model: "Choice", shape: tuple[int, ...]) -> int:
+        module = initial_module(recipe.model_copy(update={"model": model}), shape, num_labels)
+        return Replica(module).read().numel() * (recipe.models_per_group or 1)
+
+    return {
+        "num_parameters": numbers(recipe.model, public.shape(input_shape)),
+        "num_without": numbers(whole, input_shape) if whole else 0,
     }
 
 
