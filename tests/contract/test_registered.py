@@ -37,7 +37,15 @@ DATA_OPTIONS = {  # a fixture writes the files and adds where they are
     "chitchat": {**TEXT, "check": False},
     "reddit": TEXT,
 }
-MODEL_SHAPES = {"cnn": (28, 28), "linear": (8, 8), "lstm": (6,), "mlp": (8, 8), "ngram": (6,), "resnet20": (3, 32, 32)}
+MODEL_SHAPES = {
+    "cnn": (28, 28),
+    "linear": (8, 8),
+    "lstm": (6,),
+    "mlp": (8, 8),
+    "ngram": (6,),
+    "resnet20": (3, 32, 32),
+    "small-cnn": (28, 28),
+}
 OF_TEXT = ("lstm", "ngram")
 PARAMETERS = {
     "cnn": 139_960,
@@ -46,6 +54,7 @@ PARAMETERS = {
     "mlp": 64 * 64 + 64 + 64 * 10 + 10,
     "ngram": 10 + 10 * 10 + 2 * 2**19,
     "resnet20": 269_722,
+    "small-cnn": 16 * 26 + 32 * (16 * 25 + 1) + 64 * (512 + 1) + 10 * 65,
 }
 
 FAMILIES = [
@@ -379,17 +388,23 @@ def test_an_engine_takes_a_number_of_workers(name):
         engines.build(name, 0)
 
 
-@pytest.mark.parametrize("shape", [(28, 28), (3, 32, 32), (1, 29, 30), (10, 11)])
-def test_the_cnn_is_the_function_that_the_paper_describes(shape):
-    model = models.build(Choice(name="cnn"), shape, 10, seed=0)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        *(("cnn", shape) for shape in [(28, 28), (3, 32, 32), (1, 29, 30), (10, 11)]),
+        *(("small-cnn", shape) for shape in [(28, 28), (3, 32, 32), (1, 29, 30), (16, 17)]),
+    ],
+)
+def test_a_cnn_is_the_function_that_its_docstring_describes(name, shape):
+    model = models.build(Choice(name=name), shape, 10, seed=0)
     layers = [model.conv1, nn.ReLU(), nn.MaxPool2d(2), model.conv2, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
     described = nn.Sequential(*layers, model.dense1, nn.ReLU(), model.dense2)
     images = torch.rand(4, *model.image_shape, generator=torch.Generator().manual_seed(0)) - 0.5
     labels = torch.tensor([0, 1, 2, 3])
     scores = {}
     gradients = {}
-    for name, output in {"ours": model(images.reshape(4, *shape)), "described": described(images)}.items():
-        scores[name] = output
-        gradients[name] = torch.autograd.grad(functional.cross_entropy(output, labels), list(model.parameters()))
+    for way, output in {"ours": model(images.reshape(4, *shape)), "described": described(images)}.items():
+        scores[way] = output
+        gradients[way] = torch.autograd.grad(functional.cross_entropy(output, labels), list(model.parameters()))
     torch.testing.assert_close(scores["ours"], scores["described"])
     torch.testing.assert_close(gradients["ours"], gradients["described"])

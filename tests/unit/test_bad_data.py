@@ -135,9 +135,10 @@ def test_a_model_of_the_wrong_width_is_refused_before_training(federation, group
     assert not list(store.entries())
 
 
-def test_a_model_that_cannot_read_the_inputs_is_refused_before_training(federation, grouping, store):
-    with pytest.raises(InputError, match=r"needs images of at least 10 x 10 pixels, got input shape \(64,\)"):
-        train(federation, grouping, Recipe(model=Choice(name="cnn")), store=store)
+@pytest.mark.parametrize(("model", "least"), [("cnn", "10 x 10"), ("small-cnn", "16 x 16")])
+def test_a_model_that_cannot_read_the_inputs_is_refused_before_training(federation, grouping, store, model, least):
+    with pytest.raises(InputError, match=rf"needs images of at least {least} pixels, got input shape \(64,\)"):
+        train(federation, grouping, Recipe(model=Choice(name=model)), store=store)
 
 
 def test_a_model_that_is_none_is_refused():

@@ -14,6 +14,7 @@ from flcert.models.lstm import LSTM
 from flcert.models.mlp import MLP, linear
 from flcert.models.ngram import NGram
 from flcert.models.resnet20 import ResNet20
+from flcert.models.small_cnn import SmallCNN
 from flcert.models.stacking import Stackable, stackable
 
 MODELS: dict[str, plugins.Factory] = {
@@ -23,6 +24,7 @@ MODELS: dict[str, plugins.Factory] = {
     "mlp": MLP,
     "ngram": NGram,
     "resnet20": ResNet20,
+    "small-cnn": SmallCNN,
 }
 """The models by name."""
 
