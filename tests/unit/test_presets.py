@@ -41,8 +41,10 @@ def test_models_and_clipping_of_the_paper():
         "mnist-0.1": "cnn",
         "mnist-0.1-augmented": "cnn",
         "mnist-0.1-public": "linear",
-        "mnist-0.5-public": "linear",
+        "mnist-0.1-recipe": "small-cnn",
         "mnist-0.5": "cnn",
+        "mnist-0.5-public": "linear",
+        "mnist-0.5-recipe": "small-cnn",
         "fashion-mnist": "cnn",
         "cifar10": "resnet20",
         "har": "mlp",
@@ -60,6 +62,19 @@ def test_degrees_of_non_iid():
     assert load_config(preset="mnist-0.1").data.options["degree"] == 0.1
     assert load_config(preset="mnist-0.5").data.options["degree"] == 0.5
     assert load_config(preset="cifar10").data.options["degree"] == 0.5
+
+
+@pytest.mark.parametrize("degree", [0.1, 0.5])
+def test_a_better_recipe_changes_groups_and_training_and_nothing_else(degree):
+    paper, better = (load_config(preset=f"mnist-{degree}{end}") for end in ("", "-recipe"))
+    assert better.data == paper.data
+    assert (better.grouping.kind, better.grouping.num_groups) == ("balanced", paper.grouping.num_groups)
+    assert (better.recipe.initial, better.recipe.features, better.voting.trusted) == (
+        None,
+        None,
+        None,
+    )  # nothing public
+    assert better.recipe == load_config(preset="mnist-0.1-recipe").recipe
 
 
 @pytest.mark.parametrize("name", presets.names())
