@@ -72,6 +72,32 @@ def test_the_server_s_root_set_is_never_at_a_client_and_does_not_depend_on_the_c
     assert len(load("mnist", data_dir=mnist_dir, **{**TINY, "num_root": 0}).root_labels) == 0
 
 
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_pilot_examples_belong_to_nobody_and_depend_on_their_number_and_the_seed_alone(name, tmp_path):
+    write = tinydata.write_cifar10 if name == "cifar10" else tinydata.write_mnist
+    options = {**TINY, "num_pilot": 60, "data_dir": write(tmp_path)}
+    federation, (inputs, labels) = load(name, **options), datasets.pilot(name, **options)
+    parts = [tinydata.image_numbers(some) for some in (inputs, federation.root_inputs, federation.inputs)]
+    assert [len(numbers) for numbers in parts] == [60, 7, 333]
+    assert sorted(chain(*parts)) == list(range(400))
+    assert labels.tolist() == [number % 80 % 10 if name == "cifar10" else number % 10 for number in parts[0]]
+    for change in ({"num_clients": 20}, {"degree": 0.5}, {"num_train": 100}, {"num_root": 0}):
+        assert tinydata.image_numbers(datasets.pilot(name, **{**options, **change})[0]) == parts[0]
+        assert not {*parts[0]} & {*tinydata.image_numbers(load(name, **{**options, **change}).inputs)}
+    assert tinydata.image_numbers(datasets.pilot(name, **options, seed=1)[0]) != parts[0]
+
+
+def test_without_pilot_examples_nothing_changes(mnist_dir):
+    plain = load("mnist", data_dir=mnist_dir, **TINY)
+    assert plain.digest() == "adc1adc450f17b8a38a16a00b066cb9a"  # as before there were any
+    assert len(datasets.pilot("mnist", data_dir=mnist_dir, **TINY)[1]) == 0
+
+
+def test_only_data_sets_with_pilot_examples_give_some():
+    with pytest.raises(InputError, match=r"unknown data set with pilot examples 'digits' \(known: cifar10, fashion"):
+        datasets.pilot("digits")
+
+
 def test_a_part_of_the_images_is_a_seeded_choice(mnist_dir):
     options = {**TINY, "num_train": 200, "num_test": 20, "data_dir": mnist_dir}
     first, again, other = load("mnist", **options), load("mnist", **options), load("mnist", **options, seed=1)
@@ -90,6 +116,8 @@ def test_the_degree_reaches_the_dealing(mnist_dir):
     ("options", "message"),
     [
         ({"num_train": 401}, r"num_train must be in \[1, number of examples=400\], got 401"),
+        ({"num_pilot": 100, "num_train": 301}, r"num_train must be in \[1, number of examples=300\], got 301"),
+        ({"num_pilot": 400}, r"num_pilot must be in \[0, number of examples - 1=399\], got 400"),
         ({"num_test": 0}, r"num_test must be in \[1, number of examples=50\], got 0"),
         ({"num_root": 400}, r"num_root must be in \[0, num_train - 1=399\], got 400"),
         ({"num_clients": 9}, r"num_labels must be in \[2, num_clients=9\], got 10"),

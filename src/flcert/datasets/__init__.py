@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from flcert.core import plugins
 from flcert.core.settings import Choice
 from flcert.datasets.catalogue import Source
@@ -32,7 +35,7 @@ DATASETS: dict[str, DataSet] = {
 }
 """The data sets by name."""
 
-__all__ = ["DATASETS", "DataSet", "Federation", "Source", "backdoor", "downloads", "load", "source"]
+__all__ = ["DATASETS", "DataSet", "Federation", "Source", "backdoor", "downloads", "load", "pilot", "source"]
 
 
 def load(name: str, **options: Any) -> Federation:
@@ -46,6 +49,17 @@ def load(name: str, **options: Any) -> Federation:
     if not isinstance(federation, Federation):
         raise InputError(f"data set {name!r} must return a flcert.Federation, got {type(federation).__name__}")
     return federation
+
+
+def pilot(name: str, **options: Any) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
+    """Inputs and labels of the examples that ``load`` with the same options gives to nobody.
+
+    Settings may be chosen on them: what is chosen there tells nothing about a client's data or the test set.
+    """
+    record = DATASETS.get(name)
+    if record is None or record.pilot is None:
+        raise unknown_name("data set with pilot examples", name, [one for one in DATASETS if DATASETS[one].pilot])
+    return record.pilot(_checked(name, options))
 
 
 def backdoor(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

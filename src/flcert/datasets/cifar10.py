@@ -4,8 +4,7 @@ import numpy as np
 
 from flcert.datasets.catalogue import Origin, Source
 from flcert.datasets.dataset import DataSet
-from flcert.datasets.federation import Federation
-from flcert.datasets.images import ImageOptions, Images, Labelled, dealt
+from flcert.datasets.images import ImageOptions, Images, Labelled, dealt, pilot
 from flcert.datasets.sources import read_files, titled
 from flcert.errors import InputError
 
@@ -40,13 +39,13 @@ class Cifar10Options(ImageOptions):
     degree: float = 0.5
 
 
-def load(options: Cifar10Options) -> Federation:
-    """CIFAR-10, dealt out by degree of non-iid."""
+def read(options: ImageOptions) -> Images:
+    """CIFAR-10 as published."""
     files, note = read_files(FILES, options.data_dir, options.check)
     train = [read_batch(content, name) for name, content in files.items() if name.startswith("data")]
     pixels, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
     test = read_batch(files["test_batch.bin"], "test_batch.bin")
-    return dealt(Images(titled(FILES.name, note), (pixels, labels), test, LABELS), options)
+    return Images(titled(FILES.name, note), (pixels, labels), test, LABELS)
 
 
 def read_batch(content: bytes, what: str) -> Labelled:
@@ -60,7 +59,8 @@ def read_batch(content: bytes, what: str) -> Labelled:
 CIFAR10 = DataSet(
     title=FILES.title,
     options=Cifar10Options,
-    load=load,
+    load=lambda options: dealt(read(options), options),
+    pilot=lambda options: pilot(read(options), options),
     input_shape=SHAPE,
     num_labels=len(LABELS),
     train_examples=50_000,

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from flcert.core.settings import Strict
@@ -25,6 +27,8 @@ class DataSet:
         title: what it is, in a few words.
         options: the options a user may set.
         load: makes the federation from an instance of ``options``.
+        pilot: makes inputs and labels of the examples that ``load`` gives to nobody, if the option ``num_pilot`` leaves
+            some out.
         input_shape: the shape of one input with default options; None if it depends on the files.
         num_labels: L with default options, likewise.
         users: the number of clients with default options, if each user is a client; None if examples are dealt out.
@@ -41,6 +45,7 @@ class DataSet:
     load: Callable[[Any], Federation]
     input_shape: tuple[int, ...] | None
     num_labels: int | None
+    pilot: Callable[[Any], tuple[NDArray[np.generic], NDArray[np.int64]]] | None = None
     users: int | None = None
     train_examples: int | None = None
     files: Source | None = None

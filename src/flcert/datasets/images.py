@@ -45,7 +45,9 @@ class ImageOptions(Options):
         num_clients: n.
         degree: the degree of non-iid, q; 0.1 is iid.
         num_root: training examples that the server keeps for FLTrust, drawn before the others are dealt out.
-        num_train: training examples, a random choice that includes the server's; all by default.
+        num_pilot: training examples that belong to nobody, neither a client nor the server: settings may be chosen on
+            them. They depend on their number and the seed alone; ``pilot`` gives them.
+        num_train: training examples besides those, a random choice that includes the server's; all by default.
         num_test: test examples, a random choice; all by default.
         seed: the seed of the choices and the dealing.
         data_dir: where ``flcert data get`` put the files; by default $FLCERT_DATA or the cache.
@@ -55,6 +57,7 @@ class ImageOptions(Options):
     num_clients: int = 1000
     degree: float = 0.1
     num_root: int = 100
+    num_pilot: int = 0
     num_train: int | None = None
     num_test: int | None = None
     seed: int = 0
@@ -65,7 +68,8 @@ class ImageOptions(Options):
 def dealt(images: Images, options: ImageOptions) -> Federation:
     """The federation: each training image goes to the server or to one client, with pixels divided by 255."""
     pixels, labels = images.train
-    chosen = _chosen("num_train", len(labels), options.num_train, options.seed)
+    pilots = _pilots(len(labels), options)
+    chosen = _chosen("num_train", len(labels), options.num_train, options.seed, without=pilots)
     check_range("num_root", options.num_root, 0, len(chosen) - 1, "num_train - 1")
     root, rest = chosen[: options.num_root], chosen[options.num_root :]
     generator = stream(options.seed, "data", "deal")
@@ -88,10 +92,26 @@ def dealt(images: Images, options: ImageOptions) -> Federation:
     )
 
 
-def _chosen(option: str, available: int, number: int | None, seed: int) -> NDArray[np.int64]:
-    """This many different positions in random order."""
-    size = available if number is None else check_range(option, number, 1, available, "number of examples")
-    return stream(seed, "data", option).permutation(available)[:size]
+def pilot(images: Images, options: ImageOptions) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Inputs and labels of the training examples that ``dealt`` gives to nobody, in random order."""
+    pixels, labels = images.train
+    pilots = _pilots(len(labels), options)
+    return _scaled(pixels[pilots]), labels[pilots].astype(np.int64)
+
+
+def _pilots(available: int, options: ImageOptions) -> NDArray[np.int64]:
+    """The positions of the pilot examples, in random order."""
+    check_range("num_pilot", options.num_pilot, 0, available - 1, "number of examples - 1")
+    return stream(options.seed, "data", "pilot").permutation(available)[: options.num_pilot]
+
+
+def _chosen(
+    option: str, available: int, number: int | None, seed: int, without: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """This many different positions in random order, and none of some others."""
+    order = stream(seed, "data", option).permutation(available)
+    left = order if without is None else order[np.isin(order, without, invert=True)]
+    return left if number is None else left[: check_range(option, number, 1, len(left), "number of examples")]
 
 
 def _scaled(pixels: Pixels) -> NDArray[np.float32]:

@@ -1,7 +1,6 @@
 """MNIST and Fashion-MNIST: images of 28 x 28 pixels in IDX files."""
 
 from collections.abc import Mapping
-from functools import partial
 from math import prod
 
 import numpy as np
@@ -9,25 +8,24 @@ from numpy.typing import NDArray
 
 from flcert.datasets.catalogue import Origin, Source
 from flcert.datasets.dataset import DataSet
-from flcert.datasets.federation import Federation
-from flcert.datasets.images import ImageOptions, Images, Labelled, dealt
+from flcert.datasets.images import ImageOptions, Images, Labelled, dealt, pilot
 from flcert.datasets.sources import read_files, titled
 from flcert.errors import InputError
 
 CLOTHES = ("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "trainer", "bag", "ankle boot")
 
 
-def load(source: Source, label_names: tuple[str, ...], options: ImageOptions) -> Federation:
-    """MNIST, or a set in its format, dealt out by degree of non-iid.
+def read(source: Source, label_names: tuple[str, ...], options: ImageOptions) -> Images:
+    """MNIST, or a set in its format, as published.
 
     Args:
         source: the four files.
         label_names: what people call the labels.
-        options: degrees 0.1 and 0.5 are the paper's MNIST-0.1 and MNIST-0.5.
+        options: where the files are.
     """
     files, note = read_files(source, options.data_dir, options.check)
     train, test = (_labelled(files, source.name, part) for part in ("train", "t10k"))
-    return dealt(Images(titled(source.name, note), train, test, label_names), options)
+    return Images(titled(source.name, note), train, test, label_names)
 
 
 def _labelled(files: Mapping[str, bytes], name: str, part: str) -> Labelled:
@@ -67,7 +65,8 @@ def _record(source: Source, label_names: tuple[str, ...]) -> DataSet:
     return DataSet(
         title=source.title,
         options=ImageOptions,
-        load=partial(load, source, label_names),
+        load=lambda options: dealt(read(source, label_names, options), options),
+        pilot=lambda options: pilot(read(source, label_names, options), options),
         input_shape=(28, 28),
         num_labels=10,
         train_examples=60_000,

@@ -25,7 +25,7 @@ def values(name: str, scale: float = 1.0) -> dict[str, Any]:
     """A preset's settings, scaled.
 
     Scale s multiplies the numbers of clients, groups and training examples by s, so that a client holds as much data,
-    and a group as many clients, as before; it multiplies rounds by the square root of s. If users are the clients, a
+    and a group as many clients, as before (pilot examples, which are nobody's, stay); it multiplies rounds by the square root of s. If users are the clients, a
     share s of them takes part. Numbers are rounded, and never fall below 10 clients (2 users), 2 groups and 1 round.
     """
     if not 0 < scale <= 1:
@@ -43,7 +43,7 @@ def _scaled(settings: dict[str, Any], scale: float) -> dict[str, Any]:
     else:
         options["num_clients"] = max(10, round(options["num_clients"] * scale))
     if record.train_examples:
-        options["num_train"] = round(record.train_examples * scale)
+        options["num_train"] = round((record.train_examples - options.get("num_pilot", 0)) * scale)
     groups = round(settings["grouping"]["num_groups"] * scale)
     settings["grouping"]["num_groups"] = min(max(2, groups), options["num_clients"])
     settings["recipe"]["rounds"] = max(1, round(settings["recipe"]["rounds"] * sqrt(scale)))
