@@ -60,6 +60,7 @@ LOCAL = {
     "schedule": Choice(name="one-cycle"),
     "proximal": 0.5,
     "label_smoothing": 0.1,
+    "label_weights": "balanced",
     "local_epochs": 2,
 }
 

@@ -55,7 +55,12 @@ def naive(recipe, federation=FEDERATION, factor=lambda _: 1.0, **options):
             progress = (number - 1 + step / len(drawn)) / recipe.rounds
             optimiser.param_groups[0]["lr"] = recipe.learning_rate * factor(progress)
             smoothing = recipe.label_smoothing or 0.0
-            loss = functional.cross_entropy(model(inputs[batch]), labels[batch], label_smoothing=smoothing)
+            losses = functional.cross_entropy(
+                model(inputs[batch]), labels[batch], reduction="none", label_smoothing=smoothing
+            )
+            counts = [1.0 if recipe.label_weights is None else (labels == label).sum() for label in labels[batch]]
+            weights = 1 / torch.tensor(counts)
+            loss = (weights * losses).sum() / weights.sum() * (len(batch) if recipe.reduction == "sum" else 1)
             for parameter, first in zip(model.parameters(), start, strict=True):
                 loss = loss + (recipe.proximal or 0) / 2 * (parameter - first).square().sum()
             optimiser.zero_grad()
@@ -88,6 +93,8 @@ CASES = {
     ),
     "proximal": ({"proximal": 2.0}, {}),
     "label smoothing": ({"label_smoothing": 0.3}, {}),
+    "label weights": ({"label_weights": "balanced", "batch_size": 5}, {}),
+    "label weights in a sum": ({"label_weights": "balanced", "batch_size": 5, "reduction": "sum"}, {}),
     "epochs": ({"local_epochs": 2}, {}),
 }
 
@@ -95,7 +102,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_training_is_what_a_user_would_write(case):
     changes, options = CASES[case]
-    recipe = Recipe(rounds=3, learning_rate=0.05, batch_size=16, seed=4, **changes)
+    recipe = Recipe(**{"rounds": 3, "learning_rate": 0.05, "batch_size": 16, "seed": 4, **changes})
     found, expected, plain = trained(recipe), naive(recipe, **options), trained(Recipe(rounds=3, learning_rate=0.05))
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5)
@@ -106,6 +113,16 @@ def test_what_changes_nothing_gives_the_same_bytes():
     plain = trained(Recipe(rounds=2))
     assert same(plain, trained(Recipe(rounds=2, optimiser="sgd")))
     assert same(plain, trained(Recipe(rounds=2, schedule="constant")))
+
+
+def test_a_label_with_one_example_weighs_as_much_as_one_with_three():
+    labels = torch.tensor([7, 7, 7, 2])
+    rarity = local._rarity(labels)
+    assert rarity.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 1])
+    scores = torch.tensor([[0.0, 0, 0, 0, 0, 0, 0, 1], [0.0, 0, 1, 0, 0, 0, 0, 0]]).repeat_interleave(2, dim=0)
+    own = functional.cross_entropy(scores, labels, reduction="none").tolist()
+    mean = local._loss(scores, labels, Recipe(label_weights="balanced"), rarity)
+    assert float(mean) == pytest.approx((sum(own[:3]) / 3 + own[3]) / 2)
 
 
 def test_an_epoch_sees_every_example_once_and_keeps_the_smaller_last_batch():
@@ -158,6 +175,7 @@ SETTINGS = [
     {"proximal": 0.1},
     {"proximal": 0.2},
     {"label_smoothing": 0.1},
+    {"label_weights": "balanced"},
     {"local_epochs": 1},
     {"local_epochs": 2},
 ]
@@ -237,6 +255,7 @@ EVERYTHING = Recipe(
     schedule="one-cycle",
     proximal=0.1,
     label_smoothing=0.1,
+    label_weights="balanced",
     gradient_clip=1.0,
 )
 
@@ -294,6 +313,7 @@ OWN = "tests.unit.test_local"
         (["recipe.optimizer=sgd"], "unknown setting 'recipe.optimizer'; did you mean 'recipe.optimiser'"),
         (["recipe.proximal=0"], "recipe.proximal must be greater than 0, got 0"),
         (["recipe.label_smoothing=1"], "recipe.label_smoothing must be less than 1, got 1"),
+        (["recipe.label_weights=equal"], "recipe.label_weights must be 'balanced', got 'equal'"),
         (["recipe.local_epochs=0"], "recipe.local_epochs must be greater than 0, got 0"),
         (
             ["recipe.local_epochs=2", "recipe.local_steps=7"],

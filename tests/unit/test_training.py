@@ -173,6 +173,17 @@ def test_the_same_group_drawn_twice_is_trained_once(store):
     assert len(ensemble.model_keys()) == 10
 
 
+@pytest.mark.parametrize(("name", "last"), [("linear", "layers.1"), ("mlp", "layers.3")])
+def test_the_last_layer_may_start_at_zero(name, last):
+    plain, zero = (
+        models.build(Choice(name=name, options=options), (8, 8), 10, seed=3).state_dict()
+        for options in ({}, {"zero": True})
+    )
+    assert all(plain[one].any() for one in plain)
+    assert [one for one in zero if not zero[one].any()] == [f"{last}.weight", f"{last}.bias"]
+    assert all(torch.equal(plain[one], zero[one]) for one in zero if not one.startswith(last))
+
+
 def keys_after(federation=FEDERATION, task=None, **recipe):
     changed = Recipe(rounds=3).model_copy(update=recipe)
     task = task or GroupTask((0, 1), changed, recipe_sources(changed))

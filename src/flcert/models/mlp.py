@@ -19,6 +19,7 @@ class MLP(nn.Module):
         input_shape: shape of one input; it is flattened.
         num_labels: L.
         hidden: neurons of each hidden layer.
+        zero: whether the last layer starts at zero, so that all labels have the same score at first.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class MLP(nn.Module):
         input_shape: tuple[int, ...],
         num_labels: int,
         hidden: tuple[Annotated[int, Field(gt=0)], ...] = (64,),
+        zero: bool = False,
     ) -> None:
         super().__init__()
         layers: list[nn.Module] = [nn.Flatten()]
@@ -33,6 +35,9 @@ class MLP(nn.Module):
             layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
         layers.append(nn.Linear((prod(input_shape), *hidden)[-1], num_labels))
         self.layers = nn.Sequential(*layers)
+        if zero:
+            for parameter in self.layers[-1].parameters():
+                nn.init.zeros_(parameter)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Scores, (inputs x labels)."""
@@ -56,11 +61,12 @@ class MLP(nn.Module):
         return scores
 
 
-def linear(input_shape: tuple[int, ...], num_labels: int) -> MLP:
+def linear(input_shape: tuple[int, ...], num_labels: int, zero: bool = False) -> MLP:
     """One dense layer, the usual head on public features.
 
     Args:
         input_shape: shape of one input; it is flattened.
         num_labels: L.
+        zero: whether it starts at zero.
     """
-    return MLP(input_shape, num_labels, hidden=())
+    return MLP(input_shape, num_labels, hidden=(), zero=zero)

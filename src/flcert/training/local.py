@@ -77,12 +77,11 @@ def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, r
     torch.default_generator.manual_seed(derive(seed, "dropout", client.id, round_number))
     change, optimiser = _augmentation(client, recipe, seed, round_number), optimisers.build(recipe.optimiser)
     start = [parameter.detach().clone() for parameter in replica.trained] if recipe.proximal else []
+    rarity = None if recipe.label_weights is None else _rarity(client.labels)
     batches = _batches(client, recipe, seed, round_number)
     for batch, rate in zip(batches, learning_rates(recipe, round_number, len(batches)), strict=True):
         scores = replica.module(change(client.inputs[batch]))
-        loss = functional.cross_entropy(
-            scores, client.labels[batch], reduction=recipe.reduction, label_smoothing=recipe.label_smoothing or 0.0
-        )
+        loss = _loss(scores, client.labels[batch], recipe, None if rarity is None else rarity[batch])
         gradients = torch.autograd.grad(loss, replica.trained, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             if recipe.proximal is not None:
@@ -90,6 +89,21 @@ def train_locally(replica: Replica, client: Client, recipe: Recipe, seed: int, r
             if recipe.gradient_clip is not None:
                 _clip(gradients, recipe.gradient_clip)
             optimiser.step(replica.trained, gradients, rate)
+
+
+def _loss(scores: Tensor, labels: Tensor, recipe: Recipe, weights: Tensor | None) -> Tensor:
+    """The loss of a batch; weights are scaled to a mean of 1 over the batch."""
+    smoothing = recipe.label_smoothing or 0.0
+    if weights is None:
+        return functional.cross_entropy(scores, labels, reduction=recipe.reduction, label_smoothing=smoothing)
+    losses = functional.cross_entropy(scores, labels, reduction="none", label_smoothing=smoothing)
+    weighted = losses * (weights / weights.mean())
+    return weighted.mean() if recipe.reduction == "mean" else weighted.sum()
+
+
+def _rarity(labels: Tensor) -> Tensor:
+    """For each example, 1 / how many examples of the same client have its label."""
+    return labels.bincount()[labels].float().reciprocal()
 
 
 def learning_rates(recipe: Recipe, round_number: int, num_steps: int) -> list[float]:
