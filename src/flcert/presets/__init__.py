@@ -25,8 +25,9 @@ def values(name: str, scale: float = 1.0) -> dict[str, Any]:
     """A preset's settings, scaled.
 
     Scale s multiplies the numbers of clients, groups and training examples by s, so that a client holds as much data,
-    and a group as many clients, as before (pilot examples, which are nobody's, stay); it multiplies rounds by the square root of s. If users are the clients, a
-    share s of them takes part. Numbers are rounded, and never fall below 10 clients (2 users), 2 groups and 1 round.
+    and a group as many clients, as before; it multiplies rounds by the square root of s. Pilot examples, which are
+    nobody's, stay as they are. If users are the clients, a share s of them takes part. Numbers are rounded, and never
+    fall below 10 clients (2 users), 2 groups and 1 round.
     """
     if not 0 < scale <= 1:
         raise InputError(f"scale must be in (0, 1], got {scale}")
