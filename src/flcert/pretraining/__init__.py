@@ -2,11 +2,13 @@
 
 from flcert.pretraining.catalogue import BASE, MORE_STEPS, STEPS, additions, catalogue, full_name
 from flcert.pretraining.fit import Fit
+from flcert.pretraining.heads import HEADS, head
 from flcert.pretraining.make import finished, pretrain
 from flcert.pretraining.plan import Plan, of_data, of_digits
 
 __all__ = [
     "BASE",
+    "HEADS",
     "MORE_STEPS",
     "STEPS",
     "Fit",
@@ -15,6 +17,7 @@ __all__ = [
     "catalogue",
     "finished",
     "full_name",
+    "head",
     "of_data",
     "of_digits",
     "pretrain",

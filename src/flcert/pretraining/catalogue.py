@@ -5,6 +5,7 @@ from itertools import combinations
 
 from flcert.errors import unknown_name
 from flcert.pretraining.digits import ADDITIONS
+from flcert.pretraining.heads import HEADS
 
 BASE = "digits-28"
 """The model that is trained on scikit-learn's digits alone; names of others add to it."""
@@ -14,10 +15,11 @@ STEPS, MORE_STEPS = 2500, 6000
 
 
 def catalogue() -> dict[str, str]:
-    """The names of the catalogue, each with what the model is trained on."""
+    """The names of the catalogue, each with what the model is made of."""
     choices = (chosen for number in range(len(ADDITIONS) + 1) for chosen in combinations(ADDITIONS, number))
     parts = {name: addition.source.title for name, addition in ADDITIONS.items()}
-    return {full_name(some): "; ".join(["scikit-learn's digits", *(parts[name] for name in some)]) for some in choices}
+    drawn = {full_name(some): "; ".join(["scikit-learn's digits", *(parts[name] for name in some)]) for some in choices}
+    return {**drawn, **{name: head.title for name, head in HEADS.items()}}
 
 
 def full_name(additions: Sequence[str]) -> str:

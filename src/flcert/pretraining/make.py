@@ -32,8 +32,8 @@ def pretrain(plan: Plan, path: Path, report: Report) -> PublicModel:
     return made
 
 
-def finished(plan: Plan, path: Path) -> PublicModel | None:
-    """The model that this plan makes, if the file has it already.
+def finished(card: Card, path: Path) -> PublicModel | None:
+    """The model with this card, if the file has it already.
 
     Raises:
         InputError: the file is something else than a model that ``flcert pretrain`` wrote, or cannot be written.
@@ -47,7 +47,7 @@ def finished(plan: Plan, path: Path) -> PublicModel | None:
         raise InputError(f"{path} is there, but is no public model; choose another file or delete it") from None
     if there.card is None:
         raise InputError(f"{path} is a model without a card, not of flcert pretrain; choose another file or delete it")
-    return there if _same(there.card, plan.card) else None
+    return there if _same(there.card, card) else None
 
 
 def _same(one: Card, other: Card) -> bool:
