@@ -46,7 +46,10 @@ def test_models_and_clipping_of_the_paper():
         "mnist-0.5-public": "linear",
         "mnist-0.5-recipe": "small-cnn",
         "fashion-mnist": "cnn",
+        "fashion-mnist-public": "linear",
         "cifar10": "resnet20",
+        "cifar10-public": "linear",
+        "cifar10-public-1000": "linear",
         "har": "mlp",
         "chitchat": "lstm",
         "chitchat-public": "ngram",
@@ -101,6 +104,15 @@ def test_a_tenth_of_mnist():
     config = load_config(preset="mnist-0.1", scale=0.1)
     assert config.data.options == {"num_clients": 100, "degree": 0.1, "num_train": 6000}
     assert (config.grouping.num_groups, config.recipe.rounds) == (50, 63)
+
+
+@pytest.mark.parametrize("name", ["cifar10-public", "cifar10-public-1000", "fashion-mnist-public"])
+@pytest.mark.parametrize("scale", [0.1, 0.5, 0.9999, 1])
+def test_pictures_on_which_settings_were_chosen_are_left_out_at_every_scale(name, scale):
+    data = load_config(preset=name, scale=scale).data
+    left = DATASETS[data.name].train_examples - 5000
+    assert data.options["num_pilot"] == 5000
+    assert data.options.get("num_train", left) == round(left * scale)
 
 
 @pytest.mark.parametrize(
