@@ -54,7 +54,7 @@ HEADS: dict[str, Head] = {
 def head(name: str) -> PublicModel:
     """A head of the catalogue, for the model ``linear``; its biases are zero."""
     made = HEADS[name]
-    weights = np.float32(made.scale) * array(made.weights())
+    weights = array(made.scale * made.weights())
     labels, width = weights.shape
     card = Card(
         name=name,
