@@ -9,9 +9,10 @@ from flcert.core.settings import Choice
 from flcert.errors import InputError
 from flcert.grouping import hashed, sampled
 from flcert.models.mlp import MLP
+from flcert.models.stacking import SEATS
 from flcert.training import Recipe, train
 from flcert.training.ensemble import Electorate
-from flcert.training.panel import SEATS, Alone, Stack, Voter, loaded, panel, seats
+from flcert.training.panel import Alone, Stack, Voter, loaded, panel, seats
 
 IMAGES = np.random.default_rng(0).random((40, 17, 19), dtype=np.float32)
 KINDS = [
@@ -19,6 +20,7 @@ KINDS = [
     (Choice(name="cnn"), (3, 17, 19), 3),
     (Choice(name="mlp", options={"hidden": [20, 30]}), (17, 19), 7),
     (Choice(name="mlp", options={"hidden": []}), (17, 19), 7),
+    (Choice(name="linear"), (100,), 10),
 ]
 
 
@@ -55,8 +57,10 @@ def test_a_model_s_scores_keep_their_bytes_whoever_sits_beside_it(model, shape, 
     assert np.isfinite(alone).all()
     wrong = Voter(one.recipe, {name: np.full_like(array, poison) for name, array in one.arrays.items()})
     other = voter(model, shape, labels, 1)
-    for seat in range(SEATS):
-        company = [wrong] * SEATS
+    number = seats(one.recipe, shape, labels)
+    assert number >= SEATS
+    for seat in sorted({*range(SEATS), 17, 31, 100, 127, 128, 200, 254, 255} & set(range(number))):
+        company = [wrong] * number
         company[seat - 1] = other
         company[seat] = one
         assert scores_of(panel(company, shape, labels), inputs)[seat].tobytes() == alone.tobytes()

@@ -9,7 +9,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from flcert.models.stacking import aligned
+from flcert.models.stacking import SEATS, aligned
+
+MANY_SEATS = 256
+"""How many heads are asked in one pass: they are small, and calls would cost more than their products."""
 
 
 class MLP(nn.Module):
@@ -35,6 +38,7 @@ class MLP(nn.Module):
             layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
         layers.append(nn.Linear((prod(input_shape), *hidden)[-1], num_labels))
         self.layers = nn.Sequential(*layers)
+        self.seats = SEATS
         if zero:
             for parameter in self.layers[-1].parameters():
                 nn.init.zeros_(parameter)
@@ -69,4 +73,6 @@ def linear(input_shape: tuple[int, ...], num_labels: int, zero: bool = False) ->
         num_labels: L.
         zero: whether it starts at zero.
     """
-    return MLP(input_shape, num_labels, hidden=(), zero=zero)
+    head = MLP(input_shape, num_labels, hidden=(), zero=zero)
+    head.seats = MANY_SEATS
+    return head

@@ -7,11 +7,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 LANE = 16  # floats in 64 bytes, the widest vector of a processor
+SEATS = 16  # models in a stack, unless the module says otherwise; fixed, so that no product changes its shape
 
 
 @runtime_checkable
 class Stackable(Protocol):
-    """A module that can run many models of its kind in one pass; optional, and much faster for small models."""
+    """A module that can run many models of its kind in one pass; optional, and much faster for small models.
+
+    An attribute ``seats`` says how many at most; it must be the same for all models of a recipe.
+    """
 
     def stacked(self, weights: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
         """A function from one input to the scores of all models, (models x labels).

@@ -14,7 +14,7 @@ from flcert import models
 from flcert.certify import ranked
 from flcert.core.determinism import one_thread
 from flcert.core.store import Arrays
-from flcert.models import Stackable
+from flcert.models.stacking import SEATS
 from flcert.training.device import tensor
 from flcert.training.local import Replica
 from flcert.training.recipe import Recipe
@@ -22,7 +22,6 @@ from flcert.training.smoothing import Smoothing
 from flcert.training.start import initial_module, part_of
 from flcert.voting import count, predicted_labels, winners
 
-SEATS = 16  # models in a stack; fixed, and empty seats are filled with zeros, so that no product changes its shape
 BATCH = 500  # inputs that are scored before their scores are turned into votes
 
 Item = TypeVar("Item")
@@ -69,8 +68,12 @@ def single(recipe: Recipe) -> Recipe:
 
 def seats(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int) -> int:
     """How many models of this recipe can be asked together."""
-    alone = recipe.smoothing is not None or not models.stackable(initial_module(recipe, input_shape, num_labels))
-    return 1 if alone else SEATS
+    module = initial_module(recipe, input_shape, num_labels)
+    return 1 if recipe.smoothing or not models.stackable(module) else _seats_of(module)
+
+
+def _seats_of(module: nn.Module) -> int:
+    return int(getattr(module, "seats", SEATS))
 
 
 def chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
@@ -89,7 +92,7 @@ def panel(voters: Sequence[Voter], input_shape: tuple[int, ...], num_labels: int
             ]
         )
     module = initial_module(recipe, input_shape, num_labels)
-    if recipe.smoothing is None and isinstance(module, Stackable) and models.stackable(module):
+    if recipe.smoothing is None and models.stackable(module):
         return Stack(module, [voter.arrays for voter in voters])
     (voter,) = voters
     return Alone(loaded(recipe, voter.arrays, input_shape, num_labels), recipe.smoothing)
@@ -110,17 +113,17 @@ class Stack:
 
     Args:
         module: the module that fits all of them.
-        arrays: the arrays of each model, at most ``SEATS``.
+        arrays: the arrays of each model, at most as many as the module has seats; empty seats are filled with zeros.
     """
 
-    def __init__(self, module: Stackable, arrays: Sequence[Arrays]) -> None:
+    def __init__(self, module: nn.Module, arrays: Sequence[Arrays]) -> None:
         self._size = len(arrays)
         stacked = {}
         for name, initial in arrays[0].items():
-            table = np.zeros((SEATS, *initial.shape), dtype=initial.dtype)
+            table = np.zeros((_seats_of(module), *initial.shape), dtype=initial.dtype)
             table[: self._size] = [of_model[name] for of_model in arrays]
             stacked[name] = tensor(table)
-        self._scores = module.stacked(stacked)
+        self._scores = module.stacked(stacked)  # type: ignore[operator]
 
     def votes(self, inputs: Inputs) -> Votes:
         """What each model predicts for each input, (models x inputs)."""

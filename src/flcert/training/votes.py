@@ -42,7 +42,7 @@ class Question:
     trigger: Choice | None = None
 
 
-FEATURES_TOGETHER = 8  # panels that vote on features which are sent once
+FEATURES_TOGETHER = 128  # models that vote on features which are sent once
 
 VOTES, RANKS = Question(), Question("ranks")
 
@@ -172,7 +172,7 @@ def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapp
 
 def _models_in_a_task(ensemble: Ensemble) -> int:
     """How many models to send to a worker together; more if the features of all test inputs go with them."""
-    return ensemble.seats * (FEATURES_TOGETHER if ensemble.public.function else 1)
+    return max(ensemble.seats, FEATURES_TOGETHER if ensemble.public.function else 1)
 
 
 def _task(
