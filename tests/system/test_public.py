@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from pydantic import ValidationError
 from torch.nn import functional
 
 from flcert import certify, models, public
+from flcert.core.determinism import one_thread
 from flcert.core.digest import digest_named
 from flcert.core.settings import Choice
 from flcert.core.store import Store
@@ -44,12 +47,18 @@ QUICK = ("data.options.num_clients=12", "data.options.num_test=40", "grouping.ki
 
 def network(seed=0, hidden=(16,)):
     """A network that was trained a little on the server's own digits."""
+    return deepcopy(_network(seed, hidden))
+
+
+@cache
+def _network(seed, hidden):
     module = models.build(Choice(name="mlp", options={"hidden": list(hidden)}), (64,), 10, seed)
     inputs, labels = torch.tensor(FEDERATION.test_inputs), torch.tensor(FEDERATION.test_labels)
-    for _ in range(30):
-        gradients = torch.autograd.grad(functional.cross_entropy(module(inputs), labels), list(module.parameters()))
-        for parameter, gradient in zip(module.parameters(), gradients, strict=True):
-            parameter.data -= 0.3 * gradient
+    with one_thread():
+        for _ in range(30):
+            gradients = torch.autograd.grad(functional.cross_entropy(module(inputs), labels), list(module.parameters()))
+            for parameter, gradient in zip(module.parameters(), gradients, strict=True):
+                parameter.data -= 0.3 * gradient
     return module.eval()
 
 

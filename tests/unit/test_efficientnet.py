@@ -134,7 +134,7 @@ def test_weights_with_another_digest_are_refused(content, tmp_path, monkeypatch)
     (package / "models").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('the code of the package was run')")
     if content is not None:
-        (package / efficientnet._FILE).write_bytes(content)
+        (package / efficientnet.FILE).write_bytes(content)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(IntegrityError, match=rf"must have the SHA-256 {efficientnet.SHA256}, got "):
         efficientnet_lite0((3, 32, 32))
