@@ -60,7 +60,7 @@ LOCAL = {
     "schedule": Choice(name="one-cycle"),
     "proximal": 0.5,
     "label_smoothing": 0.1,
-    "label_weights": "balanced",
+    "label_weights": "inverse",
     "local_epochs": 2,
 }
 

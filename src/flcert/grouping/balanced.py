@@ -1,14 +1,14 @@
 """FLCert-D with groups of equal size: the registered clients dealt out in the order of a keyed hash."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
 from flcert.core.digest import keyed_number
 from flcert.errors import check_range
 from flcert.grouping.grouping import Grouping, checked_key, in_order_of_id
-from flcert.grouping.kind import DisjointKind, Load
+from flcert.grouping.kind import DisjointKind, Load, Sizes
 from flcert.grouping.participation import share_of_rounds
 
 
@@ -23,6 +23,11 @@ class Balanced(DisjointKind):
     title: ClassVar[str] = "FLCert-D, balanced"
 
     kind: str = "balanced"
+
+    @classmethod
+    def proposed(cls, sizes: Sizes) -> Self | None:
+        """The requested number of groups, if there are enough clients."""
+        return None if sizes.num_groups > sizes.num_clients else cls(num_groups=sizes.num_groups)
 
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""
