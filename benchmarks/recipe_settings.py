@@ -1,7 +1,8 @@
 """Choose the settings of the presets mnist-*-recipe on public data alone: pen strokes stand in for clients.
 
-Nothing of MNIST is read. 140 clients hold about 60 digits each; the same groups of two train with every setting, and
-each model is asked about 2,000 further digits. `flcert data get pen` must have been run.
+Nothing of MNIST is read; START comes from an earlier trial on three groups of MNIST. 140 clients hold about 60 digits
+each; the same groups of two train with every setting, and each model is asked about 2,000 further digits.
+`flcert data get pen` must have been run.
 """
 
 import argparse
