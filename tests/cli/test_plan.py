@@ -20,6 +20,7 @@ def test_the_paper_s_mnist(flcert):
     facts = planned(flcert, "--preset", "mnist-0.5", "--selection", "paper")
     assert {name: one["largest_level"] for name, one in facts["plans"].items()} == {
         "FLCert-D": 250,
+        "FLCert-D, balanced": 250,
         "FLCert-P": 270,
         "single global model": 0,
     }
@@ -45,6 +46,7 @@ def test_all_figures_with_partial_participation(flcert):
     level = certify.sampled([[200, 0]], num_clients=1000, group_size=10, num_inputs=10_000).levels[0]
     assert told == {
         "FLCert-D": (1.0, 55.0, 100),
+        "FLCert-D, balanced": (1.0, 60.0, 100),
         "FLCert-P": (2.0, 100.0, level),
         "finite aggregation, 3 groups a client": (3.0, 155.0, 33),
         "single global model": (1.0, 100.0, 0),
