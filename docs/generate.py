@@ -31,7 +31,6 @@ MODULES = [
     "flcert.features",
     "flcert.aggregators",
     "flcert.attacks",
-    "flcert.public",
     "flcert.training",
     "flcert.pretraining",
     "flcert.engines",
