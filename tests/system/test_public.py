@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from torch.nn import functional
 
 from flcert import certify, models, public
+from flcert.attacks import AttackPlan
 from flcert.core.determinism import one_thread
 from flcert.core.digest import digest_named
 from flcert.core.settings import Choice
@@ -36,6 +37,9 @@ from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
 from flcert.training import Recipe, train
 from flcert.training.device import array
+from flcert.training.examples import FeaturesTask, client_features
+from flcert.training.keys import features_entry
+from flcert.training.public import public_of
 from flcert.voting import predicted_labels
 
 FEDERATION = load("digits", num_clients=12, num_test=40)
@@ -501,3 +505,105 @@ def test_a_model_without_fingerprints_could_not_be_checked(config, store, tmp_pa
     result = run(config, tmp_path / "run", engine=Inline(), store=store)
     assert result.overlap.test_inputs == (40, None)
     assert "could not be checked" in overlap_sentence(result.overlap)
+
+
+# What reviewers found
+
+
+@pytest.mark.parametrize("order", [0, -1], ids=["the first group", "the last group"])
+def test_a_network_of_a_users_own_in_a_front_carries_nothing_from_client_to_client(tmp_path, order):
+    network = Choice(name="tests.own_features:Sticky")
+    module = models.build(network, (64,), 10, 0)
+    arrays = {name: array(value) for name, value in module.state_dict().items()}
+    card = Card(name="s", model=network, input_shape=(64,), num_labels=10, sources=(), training={}, held_out=0)
+    public.write(tmp_path / "s.safetensors", PublicModel("s", arrays, card))
+    settings = heads(str(tmp_path / "s.safetensors"))
+    client = int(GROUPING.members[order][0])
+    untouched, before = model_files(FEDERATION, settings, Store(tmp_path / "a"))
+    odd = changed_client(client, lambda rows: rows + 100)
+    files, after = model_files(odd, settings, Store(tmp_path / "b"))
+    victim = range(4)[order]
+    assert [file == other for file, other in zip(files, untouched, strict=True)] == [g != victim for g in range(4)]
+    votes = [one.votes(FEDERATION.test_inputs) for one in (before, after)]
+    assert [np.array_equal(*pair) for pair in zip(*votes, strict=True)][:victim] == [True] * victim
+
+
+@pytest.mark.parametrize("how", ["attribute", "buffer", "list", "dict"])
+@pytest.mark.parametrize("use", ["features", "model"])
+def test_numbers_outside_a_modules_state_are_in_the_key(tmp_path, store, how, use):
+    own = {"name": "tests.own_features:Hidden", "options": {"path": str(tmp_path / "n.npy"), "how": how}}
+    settings = Recipe(model="linear", features=own, rounds=1) if use == "features" else Recipe(model=own, rounds=1)
+    np.save(tmp_path / "n.npy", np.array([0.5, 1.0], np.float32))
+    first = train(FEDERATION, GROUPING, settings, store=store)
+    assert train(FEDERATION, GROUPING, settings, store=store).reused == 4
+    np.save(tmp_path / "n.npy", np.array([0.5, -1.0], np.float32))
+    again = train(FEDERATION, GROUPING, settings, store=store)
+    assert again.trained == 4
+    assert again.keys != first.keys
+
+
+def test_labels_of_the_servers_model_belong_to_the_seed_it_is_built_from(config, store, tmp_path):
+    first = run(trusting(config, model="initial", votes=2), tmp_path / "a", engine=Inline(), store=store)
+    before = {path.stem for path in store.entries()}
+    seeded = parse_config({**config.canonical(), "recipe": {**config.canonical()["recipe"], "seed": 1}})
+    run(trusting(seeded, model="initial", votes=2), tmp_path / "b", engine=Inline(), store=store)
+    new = {path.stem for path in store.entries()} - before
+    assert len(new) == 4 + 4 + 1  # models, their votes, and the labels of the server's model
+    assert first.guarantee.trusted == 2
+
+
+def test_a_trusted_model_that_has_seen_the_test_set_is_refused(config, store, tmp_path, start):
+    head = network().layers[3]
+    weights = {f"layers.1.{part}": array(getattr(head, part)) for part in ("weight", "bias")}
+    seen = fingerprints(FEDERATION.test_inputs)
+    public.write(tmp_path / "head.safetensors", PublicModel("head", weights, fingerprints=seen))
+    trusted = trusting(config, model=str(tmp_path / "head.safetensors"), votes=3)
+    with pytest.raises(InputError, match="public model 'head' was trained on 40 of the 40 test inputs"):
+        run(trusted, tmp_path / "run", engine=Inline(), store=store)
+
+
+def test_a_card_or_fingerprints_that_were_altered_are_noticed(start):
+    known = public.read(Path(start))
+    public.write(Path(start), replace(known, fingerprints=fingerprints(FEDERATION.test_inputs)))
+    raw = Path(start).read_bytes()
+    for old, new in ((b'\\"num_labels\\": 10', b'\\"num_labels\\": 11'), (b"toy", b"tow")):
+        Path(start).write_bytes(raw.replace(old, new, 1))
+        with pytest.raises(IntegrityError, match="card or its fingerprints"):
+            public.read(Path(start))
+    public.write(Path(start), replace(known, fingerprints=fingerprints(FEDERATION.test_inputs[::-1])))
+    other = Path(start).read_bytes()
+    header = 8 + int.from_bytes(raw[:8], "little")
+    Path(start).write_bytes(raw[:header] + other[header:])
+    with pytest.raises(IntegrityError, match="card or its fingerprints"):
+        public.read(Path(start))
+
+
+def test_poisoned_examples_are_what_pass_the_function(start, store):
+    plan = AttackPlan(Choice(name="label-flip"), frozenset({5}))
+    settings = heads(start)
+    function = public_of(settings, FEDERATION.test_inputs, 10).function
+    clean = client_features(FEDERATION, FeaturesTask(5, function, settings.features))[0]
+    poisoned = client_features(FEDERATION, FeaturesTask(5, function, settings.features, plan))[0]
+    assert not np.array_equal(clean["labels"], poisoned["labels"])
+    entries = [features_entry(FEDERATION, 5, function, settings.features, one).key for one in (None, plan)]
+    assert entries[0] != entries[1]
+
+
+def test_copies_of_two_clients_with_the_same_examples_differ(start):
+    same = changed_client(5, lambda rows: np.resize(FEDERATION.client(4)[0], rows.shape))
+    settings = heads(start, features=COPIES)
+    function = public_of(settings, FEDERATION.test_inputs, 10).function
+    first, second = (client_features(same, FeaturesTask(who, function, settings.features))[0] for who in (4, 5))
+    rows = min(len(same.client(4)[1]), len(same.client(5)[1]))
+    assert np.allclose(first["inputs"][:rows], second["inputs"][:rows], atol=1e-5)
+    at = len(same.client(4)[1]), len(same.client(5)[1])
+    assert not np.allclose(first["inputs"][at[0] : at[0] + rows], second["inputs"][at[1] : at[1] + rows], atol=1e-3)
+
+
+def test_another_root_set_is_another_trusted_model(config, store, tmp_path):
+    labels = []
+    for number in (20, 30):
+        data = Choice(name="digits", options={**config.data.options, "num_root": number})
+        own = trusting(config.model_copy(update={"data": data}), model="root", votes=1)
+        labels.append(run(own, tmp_path / str(number), engine=Inline(), store=store).ensemble.trusted)
+    assert digest_named(labels[0]) != digest_named(labels[1])

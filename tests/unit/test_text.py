@@ -94,6 +94,14 @@ def test_the_root_set_comes_from_users_who_are_no_clients(tmp_path, options):
 PILOT = next(user for user in map("user-{}".format, range(1000)) if is_pilot(user))
 
 
+PILOT_OF_100 = [42, 53, 72, 84]
+
+
+def test_who_is_in_the_pilot():
+    """Settings were chosen on these users, so the rule must not change."""
+    assert [number for number in range(100) if is_pilot(f"user-{number}")] == PILOT_OF_100
+
+
 def test_users_of_a_pilot_are_neither_clients_nor_in_the_test_set(tmp_path, options):
     texts = [*TEXTS, (PILOT, "you like tea and cake and coffee and tea and cake")]
     everybody = reddit(tmp_path, options, texts)

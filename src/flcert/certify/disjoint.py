@@ -109,7 +109,7 @@ class Disjoint(Guarantee):
         )
 
     def takeover(self, evidence: Evidence, position: int) -> dict[str, int] | None:
-        """The smallest number of malicious clients with which each other label could win.
+        """The smallest number of malicious clients with which each other label could get ahead of the winner.
 
         If there are many labels, those with the most votes are listed, and "other" is the least of the rest. Labels
         that could not win even if all clients were malicious are left out.

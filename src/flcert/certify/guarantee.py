@@ -220,7 +220,7 @@ class Guarantee(Strict, ABC):
         return certificate.labels if self.ties == "smallest" else self.predict(evidence), certificate
 
     def takeover(self, evidence: Evidence, position: int) -> dict[str, int] | None:  # noqa: ARG002 (for subclasses)
-        """The smallest number of malicious clients with which each other label could win an input; None if unknown.
+        """The smallest number of malicious clients with which each other label could pass the winner; None if unknown.
 
         Labels that could not win even if all clients were malicious are left out.
         """

@@ -20,6 +20,7 @@ from flcert.datasets.handwriting import FONTS, PEN
 from flcert.datasets.har import HAR
 from flcert.datasets.mnist import FASHION_MNIST, MNIST
 from flcert.datasets.word_pairs import WORD_PAIRS
+from flcert.datasets.word_vectors import WORD_VECTORS
 from flcert.datasets.words import WORDS
 from flcert.errors import InputError, unknown_name
 
@@ -74,7 +75,8 @@ def backdoor(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def downloads() -> dict[str, Source]:
     """Everything that ``flcert data get`` can fetch, by name: files of data sets, text sets' words, public digits."""
-    entries = [*(record.files for record in DATASETS.values() if record.files), WORDS, WORD_PAIRS, PEN, FONTS]
+    own = (record.files for record in DATASETS.values() if record.files)
+    entries = [*own, WORDS, WORD_PAIRS, WORD_VECTORS, PEN, FONTS]
     return {entry.name: entry for entry in entries}
 
 

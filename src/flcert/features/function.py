@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from flcert import models
 from flcert.core import plugins
 from flcert.core.determinism import one_thread, restored_generators, seed_everything
 from flcert.core.digest import digest_json, digest_named
@@ -16,8 +17,13 @@ from flcert.core.store import Arrays
 from flcert.errors import InputError, RunError
 from flcert.features.efficientnet import efficientnet_lite0
 from flcert.features.front import front
+from flcert.features.word_vectors import word_vectors
 
-FEATURES: dict[str, plugins.Factory] = {"efficientnet-lite0": efficientnet_lite0, "front": front}
+FEATURES: dict[str, plugins.Factory] = {
+    "efficientnet-lite0": efficientnet_lite0,
+    "front": front,
+    "word-vectors": word_vectors,
+}
 """The public functions by name."""
 
 BATCH = 8  # examples of one client that pass a function together; more are no faster for large networks
@@ -57,14 +63,22 @@ class PublicFunction:
         width = _tried(choice.name, module, torch.tensor(inputs))
         return cls(choice, input_shape, weights, _identity(choice, input_shape, module), width)
 
+    @property
+    def ours(self) -> bool:
+        """Whether no code of a user's own has a part in it, not even in its options."""
+        return not any(plugins.choice_sources(self.choice).split())
+
     def module(self) -> nn.Module:
-        """The function as a torch module. A user's own is built anew each time, so it can keep nothing of a client."""
+        """The function as a torch module.
+
+        One with code of a user's own is built anew each time, so that the module can keep nothing of a client.
+        """
         if self.identity in _kept:
             return _kept[self.identity]
         module = _built(self.choice, self.input_shape, self.weights)
         if _identity(self.choice, self.input_shape, module) != self.identity:
             raise RunError(f"features {self.choice.name!r} are not what they were at first, or a worker differs")
-        if ":" not in self.choice.name:
+        if self.ours:
             _kept.clear()
             _kept[self.identity] = module
         return module
@@ -108,8 +122,8 @@ def _built(choice: Choice, input_shape: tuple[int, ...], weights: Arrays | None)
 
 def _identity(choice: Choice, input_shape: tuple[int, ...], module: nn.Module) -> str:
     state = {name: tensor.detach().cpu().numpy() for name, tensor in module.state_dict().items()}
-    named = [choice.model_dump(mode="json"), plugins.choice_sources(choice), list(input_shape), digest_named(state)]
-    return digest_json(named)
+    held = digest_named({**state, **models.unregistered(module)})
+    return digest_json([choice.model_dump(mode="json"), plugins.choice_sources(choice), list(input_shape), held])
 
 
 def _tried(name: str, module: nn.Module, inputs: Tensor) -> int:

@@ -1,6 +1,10 @@
 """Models by name. A factory returns a torch module; it is told the input shape and the number of labels if it asks."""
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from flcert.core import plugins
@@ -28,7 +32,16 @@ MODELS: dict[str, plugins.Factory] = {
 }
 """The models by name."""
 
-__all__ = ["MODELS", "Counting", "Stackable", "build", "check_output", "learns_by_counting", "stackable"]
+__all__ = [
+    "MODELS",
+    "Counting",
+    "Stackable",
+    "build",
+    "check_output",
+    "learns_by_counting",
+    "stackable",
+    "unregistered",
+]
 
 
 def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: int) -> nn.Module:
@@ -47,6 +60,32 @@ def build(choice: Choice, input_shape: tuple[int, ...], num_labels: int, seed: i
     if not isinstance(model, nn.Module):
         raise InputError(f"model {choice.name!r} must be a torch.nn.Module, got {type(model).__name__}")
     return model
+
+
+_REGISTERED = ("_parameters", "_buffers", "_modules")  # where torch keeps what is in the state
+
+
+def unregistered(module: nn.Module) -> dict[str, NDArray[np.generic]]:
+    """Tensors and arrays that a module holds outside its state: plain attributes, and buffers that are left out."""
+    found: dict[str, NDArray[np.generic]] = {}
+    for path, part in module.named_modules():
+        left_out = {name: part.get_buffer(name) for name in part._non_persistent_buffers_set}
+        own = {name: value for name, value in vars(part).items() if name not in _REGISTERED}
+        for name, value in {**own, **left_out}.items():
+            for number, one in enumerate(_held(value)):
+                found[f"{path}.{name} {number}"] = one
+    return found
+
+
+def _held(value: object) -> Iterator[NDArray[np.generic]]:
+    """The tensors and arrays in a value."""
+    if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
+        yield value.detach().cpu().numpy()
+    elif isinstance(value, np.ndarray) and value.dtype != object:
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _held(one)
 
 
 def check_output(module: nn.Module, example: torch.Tensor, num_labels: int) -> None:

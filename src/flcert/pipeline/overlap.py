@@ -1,5 +1,7 @@
 """Whether a public model has seen the inputs that it is used with: counted, recorded, and refused above a threshold."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,7 @@ from flcert.public.overlap import ALLOWED, OVERLAP_VERSION, Overlap, overlap
 from flcert.runs.config import Config
 from flcert.runs.records import OverlapFacts
 from flcert.training.keys import client_origins
+from flcert.training.trusted import INITIAL, ROOT
 
 
 def checked_overlap(config: Config, federation: Federation, store: Store) -> OverlapFacts | None:
@@ -23,18 +26,33 @@ def checked_overlap(config: Config, federation: Federation, store: Store) -> Ove
         store: where the counts are kept.
 
     Returns:
-        The counts; None if groups do not start from a public model.
+        The counts, the largest of all public models that are used; None if there are none.
     """
-    if config.recipe.initial is None:
-        return None
-    model = find(config.recipe.initial)
+    found = [_of_federation(find(name), federation, store, allow=config.public.allow_overlap) for name in _used(config)]
+    return _worst(found) if found else None
+
+
+def _used(config: Config) -> list[str]:
+    """The public models that a configuration names: to start from, for features, and to vote."""
+    features, trusted = config.recipe.features, config.voting.trusted
+    named = [config.recipe.initial, features.weights if features else None, trusted.model if trusted else None]
+    return list(dict.fromkeys(name for name in named if name and name not in (INITIAL, ROOT)))
+
+
+def _of_federation(model: PublicModel, federation: Federation, store: Store, *, allow: bool) -> OverlapFacts:
     test = _counted(model, federation.test_inputs, store, ())
     owners = client_origins(federation, range(federation.num_clients))
     clients = _counted(model, federation.inputs, store, owners)
-    if not config.public.allow_overlap:
+    if not allow:
         _refuse_too_much(model, test, "test inputs", "public.allow_overlap=true")
         _refuse_too_much(model, clients, "inputs of clients", "public.allow_overlap=true")
     return OverlapFacts(test_inputs=_facts(test), clients=_facts(clients))
+
+
+def _worst(found: Sequence[OverlapFacts]) -> OverlapFacts:
+    """The largest counts of several models; unknown if one of them could not be checked."""
+    unknown = [one for one in found if one.test_inputs[1] is None or one.clients is None or one.clients[1] is None]
+    return unknown[0] if unknown else max(found, key=lambda one: (one.test_inputs[1], one.clients))
 
 
 def checked_test_overlap(model: PublicModel, inputs: NDArray[np.generic], *, allow_overlap: bool) -> OverlapFacts:

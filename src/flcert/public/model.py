@@ -3,13 +3,15 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from flcert.core.digest import digest_named
+from flcert.core.digest import digest_arrays, digest_named
 from flcert.core.files import write_atomic
 from flcert.core.settings import complaint
 from flcert.core.store import Arrays, default_directory
@@ -67,8 +69,9 @@ def find(name: str) -> PublicModel:
 def write(path: Path, model: PublicModel) -> None:
     """Write a model with its card."""
     card = model.card.model_dump(mode="json") if model.card else None
-    header = json.dumps({"digest": model.digest, "card": card})  # one entry: safetensors does not keep an order
     beside = {} if model.fingerprints is None else {FINGERPRINTS: model.fingerprints}
+    told = {"digest": model.digest, "card": card, "seal": _seal(card, model.fingerprints)}
+    header = json.dumps(told)  # one entry: safetensors does not keep an order
     write_atomic(path, save({**model.arrays, **beside}, {"flcert": header}))
 
 
@@ -93,7 +96,14 @@ def read(path: Path) -> PublicModel:
     model = PublicModel(path.stem, arrays, card, arrays.pop(FINGERPRINTS, None))
     if header.get("digest", model.digest) != model.digest:
         raise IntegrityError(f"{path} was altered: its weights are not those that its header names")
+    if "seal" in header and header["seal"] != _seal(header["card"], model.fingerprints):
+        raise IntegrityError(f"{path} was altered: its card or its fingerprints are not those that were written")
     for name, values in arrays.items():
         if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
             raise InputError(f"{path} must hold finite weights, got NaN or infinity in {name!r}")
     return model
+
+
+def _seal(card: Any, fingerprints: NDArray[np.generic] | None) -> str:
+    """A digest of what a file has besides weights."""
+    return digest_arrays(*([] if fingerprints is None else [fingerprints]), text=json.dumps(card, sort_keys=True))

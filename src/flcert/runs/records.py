@@ -180,7 +180,7 @@ class PublicFacts(Strict):
         trusted: the digest of the weights of the trusted model, if one votes beside the groups.
         overlap: how many inputs the public model had seen; None if there is no such model.
         bytes_a_round: what a client sends in a round.
-        bytes_stored: the bytes of all groups' models.
+        bytes_stored: the bytes of all groups' models, before any compression.
         bytes_without: the same two for models that take the inputs themselves, if that network is known.
     """
 

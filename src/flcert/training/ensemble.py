@@ -204,7 +204,7 @@ class Electorate:
         if function is None:
             return inputs
         module = function.module()
-        size = BLOCK if ":" not in function.choice.name else len(inputs)  # a user's module may not bear two threads
+        size = BLOCK if function.ours else len(inputs)  # a user's module may not bear two threads
         blocks = [inputs[start : start + size] for start in range(0, len(inputs), size)]
         with one_thread():
             return np.concatenate(list(self._pool.map(partial(features, module), blocks)))

@@ -24,26 +24,32 @@ from flcert.training.tasks import GroupTask
 
 def train_group(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
     """Train one group and return its model after each round of ``recipe.snapshots``."""
+    with one_thread():
+        _check_origin(task, _shape(federation, task), federation.num_labels)
+        if task.recipe.models_per_group is None:
+            return _trained(federation, task)
+        return _several(federation, task, task.recipe.models_per_group)
+
+
+def _check_origin(task: GroupTask, shape: tuple[int, ...], num_labels: int) -> None:
+    """Refuse to train with other code or from other weights than the process that made the task knows."""
     if task.sources != recipe_sources(task.recipe, task.attack):
         raise RunError(
             "a module of the recipe or the attack was edited after it was imported, or a worker has another text of it"
         )
-    with one_thread():
-        shape = _shape(federation, task)
-        if task.initial and task.initial != initial_digest(task.recipe, shape, federation.num_labels, task.start):
-            raise RunError(f"model {task.recipe.model.name!r} does not start from the weights that it had at first")
-        if task.recipe.models_per_group is None:
-            return _trained(federation, task)
-        return _several(federation, task, task.recipe.models_per_group)
+    if task.initial and task.initial != initial_digest(task.recipe, shape, num_labels, task.start):
+        raise RunError(f"model {task.recipe.model.name!r} does not start from the weights that it had at first")
 
 
 def train_on_root(federation: Federation, task: GroupTask) -> dict[int, Arrays]:
     """Train a model on the server's root set alone, as if the server were a client in a group of its own."""
     recipe = task.recipe
     with one_thread():
-        seed_everything(recipe.seed)
         server = _server(federation, task)
-        module = initial_module(recipe, tuple(server.inputs.shape[1:]), federation.num_labels, task.start)
+        shape = tuple(server.inputs.shape[1:])
+        _check_origin(task, shape, federation.num_labels)
+        seed_everything(recipe.seed)
+        module = initial_module(recipe, shape, federation.num_labels, task.start)
         for _ in run_rounds(Replica(module), [server], aggregators.build(recipe.aggregator), recipe):
             pass
         return {recipe.rounds: state_arrays(module)}

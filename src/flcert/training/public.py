@@ -56,9 +56,9 @@ def public_of(recipe: Recipe, inputs: NDArray[np.generic], num_labels: int) -> P
     """
     found, some = find(recipe.initial) if recipe.initial else None, inputs[:EXAMPLES]
     function, start = _function(recipe, found, some, num_labels)
-    if found is None and function is None and (name := recipe.model.options.get("public")):
+    if found is None and function is None and (name := _own_start(recipe)):
         module = models.build(recipe.model, inputs.shape[1:], num_labels, recipe.seed)
-        return Public(state_arrays(module), None, str(name))  # the model itself starts from something public
+        return Public(state_arrays(module), None, name)  # the model itself starts from something public
     if found is None or start is None:
         return Public(None, function)
     shape = (function.width,) if function else inputs.shape[1:]
@@ -78,6 +78,11 @@ def function_of(recipe: Recipe, inputs: NDArray[np.generic]) -> PublicFunction |
     found = find(recipe.initial) if recipe.initial and recipe.features.name == FRONT else None
     num_labels = found.card.num_labels if found and found.card else 0  # whether it fits the data, the server checks
     return _function(recipe, found, inputs[:EXAMPLES], num_labels)[0]
+
+
+def _own_start(recipe: Recipe) -> str:
+    """The public start that one of our own models takes by itself, if it does."""
+    return str(recipe.model.options.get("public") or "") if ":" not in recipe.model.name else ""
 
 
 def _function(

@@ -37,7 +37,8 @@ def initial_digest(recipe: Recipe, input_shape: tuple[int, ...], num_labels: int
     """
     if ":" not in recipe.model.name and start is None and not recipe.model.options.get("public"):
         return ""
-    arrays = state_arrays(initial_module(recipe, input_shape, num_labels, start))
+    module = initial_module(recipe, input_shape, num_labels, start)
+    arrays = {**state_arrays(module), **models.unregistered(module)}
     return digest_arrays(*arrays.values(), text=json.dumps(list(arrays)))
 
 

@@ -226,8 +226,10 @@ def _featured(
 
 def _with_examples(store: Store, featured: Featured, task: GroupTask) -> GroupTask:
     """The task as a worker needs it."""
-    if not featured.keys:
+    if not task.features:
         return task
+    if any(member not in featured.keys for member in task.members):
+        raise RunError("models were deleted from the store while they were needed; run the same command again")
     examples = tuple(store.load(featured.keys[member]) for member in task.members)
     server = featured.keys.get(SERVER)
     return replace(task, examples=examples, server=store.load(server) if server else None)

@@ -85,8 +85,10 @@ def labels_of(context: Context, ensemble: Ensemble, arrays: Arrays, question: Qu
         question: what it is asked; only the trigger counts.
     """
     function = ensemble.public.function
-    what = ["model of the server", ensemble.recipe.model.model_dump(mode="json"), recipe_sources(ensemble.recipe)]
-    key = digest_json([*what, digest_named(arrays), function.identity if function else "", torch.__version__])
+    recipe = ensemble.recipe
+    what: list[object] = ["model of the server", recipe.model.model_dump(mode="json"), recipe_sources(recipe)]
+    what += [single(recipe).seed, digest_named(arrays), function.identity if function else ""]
+    key = digest_json([*what, torch.__version__])
     entry = votes_entry(key, context.federation.test_digest(), None, question.trigger)
     if (stored := _stored(context.store, entry)) is not None:
         return stored["votes"].astype(np.int64)
