@@ -60,7 +60,7 @@ LOCAL = {
     "schedule": Choice(name="one-cycle"),
     "proximal": 0.5,
     "label_smoothing": 0.1,
-    "label_weights": "inverse",
+    "label_weights": "equal",
     "local_epochs": 2,
 }
 

@@ -93,8 +93,8 @@ CASES = {
     ),
     "proximal": ({"proximal": 2.0}, {}),
     "label smoothing": ({"label_smoothing": 0.3}, {}),
-    "label weights": ({"label_weights": "inverse", "batch_size": 5}, {}),
-    "label weights in a sum": ({"label_weights": "inverse", "batch_size": 5, "reduction": "sum"}, {}),
+    "label weights": ({"label_weights": "equal", "batch_size": 5}, {}),
+    "label weights in a sum": ({"label_weights": "equal", "batch_size": 5, "reduction": "sum"}, {}),
     "epochs": ({"local_epochs": 2}, {}),
 }
 
@@ -121,7 +121,7 @@ def test_a_label_with_one_example_weighs_as_much_as_one_with_three():
     assert rarity.tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 1])
     scores = torch.tensor([[0.0, 0, 0, 0, 0, 0, 0, 1], [0.0, 0, 1, 0, 0, 0, 0, 0]]).repeat_interleave(2, dim=0)
     own = functional.cross_entropy(scores, labels, reduction="none").tolist()
-    mean = local._loss(scores, labels, Recipe(label_weights="inverse"), rarity)
+    mean = local._loss(scores, labels, Recipe(label_weights="equal"), rarity)
     assert float(mean) == pytest.approx((sum(own[:3]) / 3 + own[3]) / 2)
 
 
@@ -175,7 +175,7 @@ SETTINGS = [
     {"proximal": 0.1},
     {"proximal": 0.2},
     {"label_smoothing": 0.1},
-    {"label_weights": "inverse"},
+    {"label_weights": "equal"},
     {"local_epochs": 1},
     {"local_epochs": 2},
 ]
@@ -255,7 +255,7 @@ EVERYTHING = Recipe(
     schedule="one-cycle",
     proximal=0.1,
     label_smoothing=0.1,
-    label_weights="inverse",
+    label_weights="equal",
     gradient_clip=1.0,
 )
 
@@ -313,7 +313,7 @@ OWN = "tests.unit.test_local"
         (["recipe.optimizer=sgd"], "unknown setting 'recipe.optimizer'; did you mean 'recipe.optimiser'"),
         (["recipe.proximal=0"], "recipe.proximal must be greater than 0, got 0"),
         (["recipe.label_smoothing=1"], "recipe.label_smoothing must be less than 1, got 1"),
-        (["recipe.label_weights=equal"], "recipe.label_weights must be 'inverse', got 'equal'"),
+        (["recipe.label_weights=rare"], "recipe.label_weights must be 'equal', got 'rare'"),
         (["recipe.local_epochs=0"], "recipe.local_epochs must be greater than 0, got 0"),
         (
             ["recipe.local_epochs=2", "recipe.local_steps=7"],

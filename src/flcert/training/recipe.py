@@ -65,7 +65,7 @@ class Recipe(Strict):
         proximal: FedProx's mu; half of it times the squared distance from the model that the round began with is added
             to the loss of a batch.
         label_smoothing: the share of each label that the loss spreads evenly over all labels.
-        label_weights: "inverse" weighs each example of a batch by 1 / how many examples of its label the client has,
+        label_weights: "equal" weighs each example of a batch by 1 / how many examples of its label the client has,
             so that a client's rare labels count as much as its frequent ones; by default all examples weigh the same.
         participation: beta_e, the share of a group's clients that take part in a round, at least one.
         seed: the seed of the initial model, the batches and the participation.
@@ -95,7 +95,7 @@ class Recipe(Strict):
     schedule: Annotated[Choice, named_in(SCHEDULES)] | None = None
     proximal: float | None = Field(default=None, gt=0)
     label_smoothing: float | None = Field(default=None, gt=0, lt=1)
-    label_weights: Literal["inverse"] | None = None
+    label_weights: Literal["equal"] | None = None
     participation: float = Field(default=1.0, gt=0, le=1)
     seed: int = Field(default=0, ge=0, lt=2**63)
     seeds: Literal["shared", "per-group"] = "shared"
