@@ -313,7 +313,7 @@ OWN = "tests.unit.test_local"
         (["recipe.optimizer=sgd"], "unknown setting 'recipe.optimizer'; did you mean 'recipe.optimiser'"),
         (["recipe.proximal=0"], "recipe.proximal must be greater than 0, got 0"),
         (["recipe.label_smoothing=1"], "recipe.label_smoothing must be less than 1, got 1"),
-        (["recipe.label_weights=rare"], "recipe.label_weights must be 'equal', got 'rare'"),
+        (["recipe.label_weights=even"], "recipe.label_weights must be 'equal', got 'even'"),
         (["recipe.local_epochs=0"], "recipe.local_epochs must be greater than 0, got 0"),
         (
             ["recipe.local_epochs=2", "recipe.local_steps=7"],

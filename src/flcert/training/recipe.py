@@ -65,8 +65,8 @@ class Recipe(Strict):
         proximal: FedProx's mu; half of it times the squared distance from the model that the round began with is added
             to the loss of a batch.
         label_smoothing: the share of each label that the loss spreads evenly over all labels.
-        label_weights: "equal" weighs each example of a batch by 1 / how many examples of its label the client has,
-            so that a client's rare labels count as much as its frequent ones; by default all examples weigh the same.
+        label_weights: "equal" weighs each example of a batch by 1 / how many examples of its label the client has, so
+            that a client's rare labels count as much as its frequent ones; by default all examples weigh the same.
         participation: beta_e, the share of a group's clients that take part in a round, at least one.
         seed: the seed of the initial model, the batches and the participation.
         seeds: "shared" gives all groups the same seed, as in the paper; "per-group" derives one for each.
