@@ -99,7 +99,7 @@ def test_the_slider_names_who_could_take_over(page, run_directory):
     (taken, *_) = page.find("votes").find_elements(By.CLASS_NAME, "taken")
     assert taken.text.split()[0] == str(sample.votes[1][0])
     assert f"from {sample.level + 1}" in taken.text
-    assert "could take over" in page.text("standing")
+    assert "could pass it" in page.text("standing")
 
 
 def test_an_error_is_shown_when_the_service_is_stopped(page):
