@@ -161,6 +161,13 @@ def test_a_public_model_that_has_seen_the_test_set_is_refused(given, start, netw
     assert allowed.overlap.test_inputs == (60, 60)
 
 
+def test_a_trusted_model_that_has_seen_the_test_set_is_refused(given, network, train, tmp_path):
+    written(tmp_path / "own.safetensors", seen=DATA.test_inputs)
+    trusted = TrustedModel(model=str(tmp_path / "own.safetensors"), votes=3)
+    with pytest.raises(InputError, match="'own' was trained on 60 of the 60 test inputs"):
+        train(network(), recipe=given("start"), trusted=trusted)
+
+
 @pytest.mark.parametrize("model", ["initial", "file"])
 def test_a_trusted_model_votes_beside_the_groups(model, given, network, train, tmp_path):
     seed = 5 if model == "initial" else 6

@@ -24,7 +24,7 @@ from flcert.errors import InputError
 from flcert.flower.options import FEATURES, Learning, TestSet
 from flcert.flower.strategy import RuleStrategy, described, distinct
 from flcert.grouping import Grouping, GroupingKind
-from flcert.pipeline.overlap import checked_test_overlap
+from flcert.pipeline.overlap import checked_test_overlap, used, worst
 from flcert.pipeline.results import FLOWER
 from flcert.pipeline.run import check_certificates
 from flcert.public import PublicModel, find
@@ -202,11 +202,12 @@ def _trusted(config: Config, public: Public, subject: Subject) -> Arrays | None:
 
 
 def _overlap(config: Config, public: Public, subject: Subject) -> OverlapFacts | None:
-    """How many test inputs the public start had seen; the examples of clients are theirs."""
-    if public.start is None:
-        return None
-    model = find(config.recipe.initial) if config.recipe.initial else PublicModel(public.name, public.start)
-    return checked_test_overlap(model, subject.test_inputs, allow_overlap=config.public.allow_overlap)
+    """How many test inputs the public models had seen; the examples of clients are theirs."""
+    models = [find(name) for name in used(config)]
+    if public.start is not None and not config.recipe.initial:
+        models.append(PublicModel(public.name, public.start))
+    allow = config.public.allow_overlap
+    return worst([checked_test_overlap(model, subject.test_inputs, allow_overlap=allow) for model in models])
 
 
 def _by_rule(recipe: Recipe, subject: Subject, public: Public, number: int) -> list[Strategy]:

@@ -28,11 +28,11 @@ def checked_overlap(config: Config, federation: Federation, store: Store) -> Ove
     Returns:
         The counts, the largest of all public models that are used; None if there are none.
     """
-    found = [_of_federation(find(name), federation, store, allow=config.public.allow_overlap) for name in _used(config)]
-    return _worst(found) if found else None
+    found = [_of_federation(find(name), federation, store, allow=config.public.allow_overlap) for name in used(config)]
+    return worst(found)
 
 
-def _used(config: Config) -> list[str]:
+def used(config: Config) -> list[str]:
     """The public models that a configuration names: to start from, for features, and to vote."""
     features, trusted = config.recipe.features, config.voting.trusted
     named = [config.recipe.initial, features.weights if features else None, trusted.model if trusted else None]
@@ -49,10 +49,10 @@ def _of_federation(model: PublicModel, federation: Federation, store: Store, *, 
     return OverlapFacts(test_inputs=_facts(test), clients=_facts(clients))
 
 
-def _worst(found: Sequence[OverlapFacts]) -> OverlapFacts:
-    """The largest counts of several models; unknown if one of them could not be checked."""
-    unknown = [one for one in found if one.test_inputs[1] is None or one.clients is None or one.clients[1] is None]
-    return unknown[0] if unknown else max(found, key=lambda one: (one.test_inputs[1], one.clients))
+def worst(found: Sequence[OverlapFacts]) -> OverlapFacts | None:
+    """The largest counts of several models; unknown if one of them could not be checked. None without any model."""
+    unknown = [one for one in found if one.test_inputs[1] is None or (one.clients and one.clients[1] is None)]
+    return unknown[0] if unknown else max(found, key=lambda one: (one.test_inputs[1], one.clients or ()), default=None)
 
 
 def checked_test_overlap(model: PublicModel, inputs: NDArray[np.generic], *, allow_overlap: bool) -> OverlapFacts:
