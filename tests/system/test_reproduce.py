@@ -237,10 +237,11 @@ def test_a_figure_is_as_sure_as_the_configuration_says(tmp_path, tiny_store, cer
 
 
 def test_a_figure_tells_how_sure_the_certificates_of_sampled_groups_are(tmp_path, tiny_store):
-    sure = "Each curve of FLCert-P holds by itself, except with probability 0.5."
+    sure = "holds by itself, except with probability 0.5 over the draw of the groups."
     assert sure in make("groups", tmp_path, tiny_store).page.read_text()
     paper = make("groups", tmp_path / "paper", tiny_store, overrides=["certificate.selection=paper"])
-    assert "except with probability 2 x 0.5." in paper.outcome.note
+    assert "ensemble of all possible groups" in paper.outcome.note
+    assert "except with probability 2 x 0.5 over" in paper.outcome.note
     assert sure not in make("convergence", tmp_path, tiny_store).outcome.note
 
 

@@ -254,6 +254,11 @@ class Guarantee(Strict, ABC):
         """How to begin a sentence about something that is proved."""
         return "Proved"
 
+    @property
+    def caption(self) -> str:
+        """What a curve of certified accuracy shows, without a full stop."""
+        return "The share of test inputs that are right and provably stay so, whatever m clients do"
+
     @classmethod
     def note_beside(cls, own: "Guarantee") -> str:  # noqa: ARG003 (for subclasses)
         """A note for readers who see this certificate beside the run's own; may be empty."""

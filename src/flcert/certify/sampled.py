@@ -211,7 +211,7 @@ class Sampled(Guarantee):
         """What a level is about, and how certain it is."""
         return (
             "It speaks of the ensemble of all possible groups, of which the trained ones are a sample, and holds for "
-            f"all test inputs at once except with probability {self.failure_probability} (selection: "
+            f"all inputs that share alpha at once except with probability {self.failure_probability} (selection: "
             f"{self.selection}). Curves along the rounds, where there are any, hold each by itself."
         )
 
@@ -221,6 +221,14 @@ class Sampled(Guarantee):
         return (
             "Proved of the ensemble of all possible groups, except with probability "
             f"{self.failure_probability} over their draw"
+        )
+
+    @property
+    def caption(self) -> str:
+        """What a curve of certified accuracy shows."""
+        return (
+            "The share of test inputs that the ensemble of all possible groups gets right and keeps right, whatever m "
+            f"clients do, except with probability {self.failure_probability} over the draw of the groups"
         )
 
     def _of_input(self, name: str, nobody: str) -> str:

@@ -44,6 +44,7 @@ def predict(
     if json_:
         result = {
             "certificate": guarantee.kind,
+            "meaning": guarantee.meaning,
             "labels": labels.tolist(),
             "levels": proof.levels.tolist(),
             "abstained": proof.abstained.tolist(),
@@ -51,6 +52,7 @@ def predict(
         }
         typer.echo(json.dumps(result))
         return
+    typer.echo(f"A level is how many malicious clients cannot change the label. {guarantee.meaning}", err=True)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("input", "label", "level", "abstained", "votes"))
     for position, votes in enumerate(_votes(evidence.counts)):

@@ -108,7 +108,10 @@ class Lab:
             remarks.append(f"The public model alone is right on {self.public_accuracy:.1%}, whatever clients do.")
         for method, guarantees in self.probabilistic.items():
             (probability,) = {one.failure_probability for one in guarantees.values()}
-            remarks.append(f"Each curve of {method} holds by itself, except with probability {probability}.")
+            remarks.append(
+                f"Each curve of {method} speaks of the ensemble of all possible groups and holds by itself, "
+                f"except with probability {probability} over the draw of the groups."
+            )
             needed = max(one.least_groups(inputs) for one in guarantees.values())
             few = ", ".join(str(number) for number in sorted(guarantees) if number < needed)
             if few:

@@ -21,6 +21,7 @@ from flcert.report.points import (
     overlap_sentence,
     proof_sentence,
     public_sentence,
+    sentences,
     telling_level,
     widened,
 )
@@ -60,7 +61,7 @@ def write_report(run_directory: RunDirectory) -> Path:
         stamped=_on_stamped(summary.attack),
         data={
             "curve": wide.tolist(),
-            "inputs": summary.inputs,
+            "sentences": sentences(guarantee, wide, summary.inputs),
             "chart": Chart.box,
             "samples": _explained(run_directory.samples(), guarantee),
         },

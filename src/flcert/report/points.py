@@ -117,6 +117,11 @@ def telling_level(curve: Curve) -> int:
     return max(m for m in chosen_levels(curve) if curve[m] >= 0.75 * curve[0] or m <= 1)
 
 
+def sentences(guarantee: Guarantee, curve: Curve, num_inputs: int) -> list[str]:
+    """What each point of a curve of certified accuracy proves, at index m."""
+    return [guarantee.sentence(m, round(share * num_inputs), num_inputs, right=True) for m, share in enumerate(curve)]
+
+
 def proof_sentence(guarantee: Guarantee, curve: Curve, num_inputs: int, *, right: bool) -> str:
     """One sentence that says what the curve proves, at its most telling point."""
     m = telling_level(curve)

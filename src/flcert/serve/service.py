@@ -60,6 +60,8 @@ class Service:
         self.guarantee.check_evidence(evidence)
         labels, self._test = self.guarantee.answer(evidence)
         test = {
+            "guarantee": self.guarantee.model_dump(mode="json"),
+            "caption": self.guarantee.caption,
             "inputs": len(truth),
             "accuracy": float(np.mean(labels == truth)),
             "certified_accuracy": certified_accuracy(self._test, truth).tolist(),
@@ -163,6 +165,7 @@ def _facts(directory: RunDirectory, guarantee: Guarantee) -> dict[str, Any]:
         "certificate": guarantee.kind,
         "title": guarantee.title,
         "guarantee": guarantee.model_dump(mode="json"),
+        "meaning": guarantee.meaning,
         "proved": guarantee.proved,
         "kind": kind,
         "image_shape": list(samples.shape) if samples and kind == "image" else None,
