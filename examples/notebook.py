@@ -3,7 +3,7 @@
 import flcert
 
 federation = flcert.datasets.load("digits", num_clients=100)
-groups = flcert.grouping.hashed(federation.ids, num_groups=20)
+groups = flcert.grouping.balanced(federation.ids, num_groups=20)
 ensemble = flcert.training.train(federation, groups, flcert.Recipe(rounds=10))
 votes = ensemble.votes(federation.test_inputs)
 counts = flcert.voting.count(votes, federation.num_labels)

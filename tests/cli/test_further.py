@@ -116,7 +116,7 @@ def test_distinct_draws_and_tails_reach_the_certificate(flcert, tmp_path):
         ),
         (
             ("--set", "grouping.groups_per_client=2"),
-            "grouping.groups_per_client goes with grouping.kind finite-aggregation, got kind 'hashed'",
+            "grouping.groups_per_client goes with grouping.kind finite-aggregation, got kind 'balanced'",
         ),
         (
             ("--grouping", "sampled", "--group-size", 1, "--groups", 41, "--set", "grouping.distinct=true"),
@@ -196,7 +196,7 @@ def test_predict_answers_by_any_certificate_that_fits_the_groups(flcert, tmp_pat
     assert same["levels"] == plain["levels"]
     for kind, message in (
         ("collective", "certificate 'collective' counts the inputs of a test set without naming them"),
-        ("sampled", "certificate 'sampled' is for groups drawn at random, got groups of kind 'hashed'"),
+        ("sampled", "certificate 'sampled' is for groups drawn at random, got groups of kind 'balanced'"),
         ("disjont", "unknown certificate 'disjont'; did you mean 'disjoint'?"),
     ):
         refused = flcert("predict", "run", "inputs.npy", "--certificate", kind)

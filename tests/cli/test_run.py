@@ -202,7 +202,7 @@ MISTAKES = [
     (("--set", "grouping.kind=hash"), "unknown grouping.kind 'hash'; did you mean 'hashed'?"),
     (
         ("--set", "grouping.group_size=3"),
-        "grouping.group_size goes with grouping.kind sampled or enumerated, got kind 'hashed'",
+        "grouping.group_size goes with grouping.kind sampled or enumerated, got kind 'balanced'",
     ),
     (("--groups", 13), "num_groups must be in [1, num_clients=12], got 13"),
     (("--grouping", "sampled"), "grouping.group_size is needed, but was not given"),

@@ -410,7 +410,7 @@ def test_the_command_says_what_was_trained_and_what_was_reused(flcert, tmp_path)
         (("comparison", "--preset", "digits", "--beta", 0), "--beta must be greater than 0, got 0.0"),
         (
             ("groups", "--preset", "digits", "--set", 'grouping={kind="enumerated",group_size=1}'),
-            "experiments vary groups of kind 'hashed', got kind 'enumerated'",
+            "experiments vary groups of kind hashed or balanced, got kind 'enumerated'",
         ),
         (
             ("groups", "--preset", "digits", "--groups", 2, "--groups", 300),

@@ -10,6 +10,7 @@ import pytest
 
 from flcert import grouping
 from flcert.errors import InputError
+from flcert.runs.config import load_config, parse_config
 
 IDS = [f"user-{i}" for i in range(30)]
 
@@ -155,3 +156,81 @@ def test_the_paper_s_groups_are_empty_and_balanced_ones_are_not():
     assert (grouping.hashed(ids, 500).sizes == 0).sum() > 50
     assert set(grouping.balanced(ids, 500).sizes.tolist()) == {2}
     assert set(grouping.balanced(ids, 1000).sizes.tolist()) == {1}
+
+
+def groups_by_user(result, ids):
+    return {ids[client]: group for group, found in enumerate(result.members) for client in found}
+
+
+def test_a_client_that_comes_late_goes_to_the_smallest_group_and_moves_nobody():
+    before = groups_by_user(grouping.balanced(IDS, 7), IDS)
+    late = ["zoe", "adam", "mia", "user-99", "x", "y", "z"]
+    for number in range(1, len(late) + 1):
+        ids = [*late[:number][::-1], *IDS]  # where a client stands in the list does not matter
+        result = grouping.balanced(ids, 7, late=late[:number])
+        after = groups_by_user(result, ids)
+        assert result.sizes.max() - result.sizes.min() <= 1
+        before |= {late[number - 1]: after[late[number - 1]]}
+        assert after == before  # those who came late before it stay too
+    first = grouping.balanced(IDS, 7).sizes
+    assert before["zoe"] == int(np.argmin(first))
+
+
+def test_a_late_client_keeps_its_place_when_others_are_forgotten():
+    settings = grouping.Balanced(num_groups=7, late=("zoe", "adam"))
+    ids = [*IDS, "zoe", "adam"]
+    before = groups_by_user(settings.build(ids), ids)
+    for gone in (IDS[3:4], ["zoe"], [IDS[0], "adam"]):
+        left = [user for user in ids if user not in gone]
+        after = groups_by_user(settings.groups_of(left, gone), left)
+        assert after == {user: group for user, group in before.items() if user not in gone}
+
+
+def test_groups_balanced_by_examples_hold_nearly_as_many_examples_each():
+    ids = [f"client-{number}" for number in range(300)]
+    examples = {user: 1 + 997 * number % 211 for number, user in enumerate(ids)}
+    result = grouping.balanced(ids, 40, examples=examples)
+    sums = [sum(examples[ids[client]] for client in group) for group in result.members]
+    assert sorted(client for group in result.members for client in group) == list(range(300))
+    assert max(sums) - min(sums) < 20 < max(examples.values())
+    by_clients = grouping.balanced(ids, 40)
+    assert np.ptp([sum(examples[ids[client]] for client in group) for group in by_clients.members]) > 100
+    assert members_of(grouping.balanced(ids[::-1], 40, examples=examples), ids[::-1]) == members_of(result, ids)
+
+
+def members_of(result, ids):
+    return [[ids[client] for client in group] for group in result.members]
+
+
+def test_no_group_is_empty_even_if_clients_without_examples_fill_it():
+    ids = [f"client-{number}" for number in range(9)]
+    assert grouping.balanced(ids, 9, examples=dict.fromkeys(ids, 0)).sizes.min() == 1
+    few = {user: 5 * (number < 2) for number, user in enumerate(ids)}
+    assert grouping.balanced(ids, 6, examples=few).sizes.min() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"late": ["nobody"]}, "late must name registered clients, got 'nobody', which is none"),
+        ({"late": [IDS[0], IDS[0]]}, "late must name each client once, got 'user-0' more than once"),
+        ({"late": IDS[:25]}, r"num_groups must be in \[1, num_clients=5\], got 7"),
+        ({"examples": {IDS[0]: 3}}, "examples must have a number for every client, got none for 'user-1'"),
+    ],
+)
+def test_balanced_groups_of_clients_that_are_not_registered_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        grouping.balanced(IDS, 7, **options)
+
+
+def test_numbers_of_examples_are_read_once_from_a_file_beside_the_configuration(tmp_path):
+    (tmp_path / "sizes.json").write_text('{"a": 3, "b": 1}')
+    (tmp_path / "config.toml").write_text('[grouping]\nkind = "balanced"\nnum_groups = 2\nexamples = "sizes.json"\n')
+    config = load_config(tmp_path / "config.toml")
+    assert config.grouping.examples == {"a": 3, "b": 1}
+    (tmp_path / "sizes.json").unlink()
+    assert parse_config(config.canonical()) == config
+    for text, message in (('{"a": -1}', "grouping.examples.a"), ("[1]", "grouping.examples"), ("{", "sizes.json")):
+        (tmp_path / "sizes.json").write_text(text)
+        with pytest.raises(InputError, match=message):
+            load_config(tmp_path / "config.toml")

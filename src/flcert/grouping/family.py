@@ -10,7 +10,7 @@ from flcert.grouping.balanced import Balanced
 from flcert.grouping.enumerated import Enumerated
 from flcert.grouping.finite_aggregation import FiniteAggregation
 from flcert.grouping.hashed import Hashed
-from flcert.grouping.kind import GroupingKind
+from flcert.grouping.kind import DisjointKind, GroupingKind
 from flcert.grouping.sampled import Sampled
 
 KINDS: dict[str, type[GroupingKind]] = {
@@ -22,9 +22,8 @@ KINDS: dict[str, type[GroupingKind]] = {
 }
 """The kinds of groupings by name."""
 
-DEFAULT_KIND = "hashed"
-"""The kind of a configuration that names none."""
-
+DEFAULT_KIND = "balanced"
+"""The kind of a configuration that names none: its data set is the list of clients, which is fixed."""
 
 _RENAMED = {"spread": "finite-aggregation", "copies": "groups_per_client"}
 
@@ -60,7 +59,7 @@ def from_format_1(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def disjoint_groups(num_groups: int, key: str = "flcert") -> GroupingKind:
-    """Settings of FLCert-D with this number of groups."""
+    """Settings of FLCert-D with this number of groups, for clients that may still register."""
     return validated(Hashed, {"num_groups": num_groups, "key": key}, "grouping.")
 
 
@@ -68,12 +67,13 @@ def paper_variants(base: GroupingKind, num_groups: int, group_size: int) -> dict
     """FLCert-D and FLCert-P with this number of groups, by the names that the paper gives them.
 
     Args:
-        base: settings of the usual kind, whose key FLCert-D keeps.
+        base: settings of FLCert-D, whose kind and key it keeps.
         num_groups: N.
         group_size: k of FLCert-P.
     """
-    if base.kind != DEFAULT_KIND:
-        raise InputError(f"experiments vary groups of kind {DEFAULT_KIND!r}, got kind {base.kind!r}")
+    if not isinstance(base, DisjointKind):
+        able = [name for name, kind in KINDS.items() if issubclass(kind, DisjointKind)]
+        raise InputError(f"experiments vary groups of kind {' or '.join(able)}, got kind {base.kind!r}")
     variants = (
         base.model_copy(update={"num_groups": num_groups}),
         Sampled(num_groups=num_groups, group_size=group_size),

@@ -197,12 +197,13 @@ _PATH_OPTIONS = ("path", "data_dir", "vocabulary")
 
 
 def _anchor_data_paths(values: dict[str, Any], directory: Path) -> None:
-    """Resolve paths in ``data.options`` against the configuration's directory, not the working directory."""
-    data = values.get("data")
+    """Resolve paths of data and groups against the configuration's directory, not the working directory."""
+    data, grouping = values.get("data"), values.get("grouping")
     options = data.get("options") if isinstance(data, dict) else None
-    for name in _PATH_OPTIONS:
-        if isinstance(options, dict) and isinstance(options.get(name), str):
-            options[name] = str((directory / options[name]).resolve())
+    for table, names in ((options, _PATH_OPTIONS), (grouping, ("examples",))):
+        for name in names:
+            if isinstance(table, dict) and isinstance(table.get(name), str):
+                table[name] = str((directory / table[name]).resolve())
 
 
 def _anchor_public_files(values: dict[str, Any], directory: Path) -> None:
