@@ -1,6 +1,7 @@
 """The run-off election against every attack on small cases: on round one, on round two, and on both."""
 
-from itertools import combinations, permutations, product
+from functools import cache
+from itertools import combinations, combinations_with_replacement, permutations, product
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from flcert.errors import InputError
 
 LABELS = 3
 ORDERS = list(permutations(range(LABELS)))  # the label at each place
+BALLOTS = [*ORDERS, None]  # a group may also cast no vote
 
 
 def elected(orders):
@@ -88,16 +90,86 @@ def test_a_new_vote_of_an_empty_group_is_covered():
             assert all(elected([*orders, extra]) == elected(orders) for extra in ORDERS)
 
 
-def test_what_failed_groups_would_have_ranked_cannot_change_a_certified_label():
-    for orders in product(ORDERS, repeat=3):
-        result = certify.runoff(certify.count_ranks(places(orders)), num_failed=1)
-        label = elected(orders)
-        if result.abstained[0]:
-            continue
-        for unknown in ORDERS:
-            full = [*orders, unknown]
-            assert elected(full) == label
-            assert not breakable(full, int(result.levels[0]), label)
+@cache
+def elections(size):
+    """The label that each profile of ballots elects, one axis for each group."""
+    profiles = product(BALLOTS, repeat=size)
+    labels = [elected([ballot for ballot in profile if ballot is not None]) for profile in profiles]
+    return np.array(labels).reshape([len(BALLOTS)] * size)
+
+
+def profiles_of(size):
+    """Every profile of full ballots, and the ranks of each group on all of them."""
+    profiles = list(product(range(len(ORDERS)), repeat=size))
+    tables = np.argsort(np.array(ORDERS), axis=1)[np.array(profiles)]  # (profiles x groups x labels)
+    return profiles, list(tables.transpose(1, 0, 2))
+
+
+def stands(profile, free, label):
+    """Whether the label is elected whatever the free groups do."""
+    table = elections(len(profile))
+    outcomes = table[tuple(slice(None) if group in free else ballot for group, ballot in enumerate(profile))]
+    return bool((outcomes == label).all())
+
+
+@pytest.mark.parametrize(("size", "failed"), [(1, 1), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2), (3, 3)])
+def test_what_failed_groups_would_have_ranked_cannot_change_a_certified_label(size, failed):
+    """Every ballot of the failed groups together with every attack on the others."""
+    profiles, tables = profiles_of(size)
+    result = certify.runoff(certify.count_ranks(tables), num_failed=failed)
+    unknown = tuple(range(size, size + failed))
+    tight = 0
+    for row, profile in enumerate(profiles):
+        whole, label = (*profile, *[0] * failed), elected([ORDERS[ballot] for ballot in profile])
+        assert result.labels[row] == label
+        level = -1 if result.abstained[row] else int(result.levels[row])
+        for hit in combinations(range(size), max(level, 0)):
+            assert level < 0 or stands(whole, {*hit, *unknown}, label), profile
+        broken = (not stands(whole, {*hit, *unknown}, label) for hit in combinations(range(size), level + 1))
+        tight += level + 1 > size or any(broken)
+    assert tight / len(profiles) > 0.9
+
+
+def test_a_failed_group_costs_one_ballot_and_not_a_level():
+    """Nine of nine groups prefer 0; five failed ones cannot make up for that, and two clients cannot help them."""
+    orders = [ORDERS[0]] * 9
+    plain, failed = (certify.runoff(certify.count_ranks(places(orders)), num_failed=number) for number in (0, 5))
+    assert (plain.levels[0], failed.levels[0]) == (4, 2)
+    assert certify.runoff(certify.count_ranks(places(orders)), num_failed=10).abstained[0]
+
+
+def defeated(orders, turned, failed):
+    """Whether 0 can lose if so many groups turn and so many failed ones vote; which of equal groups does not matter."""
+    for hit in set(combinations(sorted(orders), turned)):
+        rest = list(orders)
+        for order in hit:
+            rest.remove(order)
+        for forged in combinations_with_replacement(ORDERS, turned):
+            for unknown in combinations_with_replacement(ORDERS, failed):
+                if elected([*rest, *forged, *unknown]) != 0:
+                    return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("first", "failed", "level"),
+    [  # how many groups put 0, 1 and 2 first; all others put 0 second, so it is easier to keep 0 out of the final
+        ((5, 3, 3), 0, 1),
+        ((5, 3, 3), 1, 1),
+        ((7, 4, 4), 1, 2),
+        ((7, 4, 4), 2, 1),
+        ((6, 4, 3), 1, 1),
+        ((4, 4, 3), 1, 0),
+        ((4, 4, 4), 2, -1),
+    ],
+)
+def test_the_level_is_exact_where_round_one_decides(first, failed, level):
+    orders = [(0, 1, 2)] * first[0] + [(1, 0, 2)] * first[1] + [(2, 0, 1)] * first[2]
+    result = certify.runoff(certify.count_ranks(places(orders)), num_failed=failed)
+    assert result.labels[0] == elected(orders) == 0
+    assert (result.levels[0], result.abstained[0]) == (max(level, 0), level < 0)
+    assert level < 0 or not defeated(orders, level, failed)
+    assert defeated(orders, level + 1, failed)
 
 
 def test_two_labels_are_a_plain_vote():

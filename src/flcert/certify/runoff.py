@@ -19,19 +19,26 @@ def runoff(counted: RankCounts, *, num_failed: int = 0) -> Certificate:
     """Certify a run-off: the two labels with the most votes go on; each group then votes for the one it ranks higher.
 
     Ties go to the smaller index in both rounds. Let p win against the other finalist s, with v the votes of round one,
-    g(i, j) = v_i - v_j + [j > i], and x+ = max(x, 0). A malicious client changes one group, so it closes a gap by at
-    most two, and two gaps to p together by at most three. There are two ways to defeat p:
+    U the groups that voted, F those that failed, g(i, j) = v_i - v_j + [j > i], and x+ = max(x, 0). Then j is ahead of
+    i as soon as g(i, j) <= 0. A malicious client turns one group, which closes a gap by at most two, and two gaps to p
+    together by at most three: one vote less for p counts in both, one vote more for a rival in one. What a failed
+    group would have ranked is unknown, but it never supported p. Whatever its ballot, it adds at most one to the votes
+    of one rival, so it closes a gap by at most one, and two gaps to p together by no more than that. With m groups
+    turned there are two ways to defeat p:
 
-    round one: two labels c1, c2 both overtake p, which takes at least
-        R1 = min over c1, c2 of max(ceil(g(p, c1)+ / 2), ceil(g(p, c2)+ / 2), ceil((g(p, c1)+ + g(p, c2)+) / 3));
-    round two: some c reaches the final, overtaking s, and beats p there, which takes at least
-        R2 = min over c of max(ceil(g(s, c)+ / 2), ceil((2 #{groups that rank p above c} - N + [c > p])+ / 2)).
+    round one: two labels c1, c2 both overtake p, which needs
+        2 m + F >= g(p, c1),  2 m + F >= g(p, c2)  and  3 m + F >= g(p, c1)+ + g(p, c2)+;
+    round two: some c reaches the final, overtaking s unless it is s, and beats p there, which needs
+        2 m + F >= g(s, c)  and  2 m + F >= 2 #{groups that rank p above c} - U + [c > p].
 
-    The level is min(R1, R2) - 1. The label can differ from that of the plain vote.
+    R1 and R2 are the smallest m for which some c1, c2 or some c meet the conditions, and the level is min(R1, R2) - 1.
+    R1 is exact: ballots that put c1 or c2 first can be dealt out so that both overtake p as soon as the three sums
+    allow it. R2 is not always: the groups that help c into the final need not be those that rank p above c. The label
+    can differ from that of the plain vote.
 
     Args:
         counted: the groups' rankings, counted.
-        num_failed: groups with clients but without a model; each counts as a group that turned against p.
+        num_failed: groups with clients but without a model. The level holds whatever they would have ranked.
 
     Returns:
         The certificate. An input abstains where the failed groups alone could have changed its label.
@@ -49,37 +56,41 @@ def runoff(counted: RankCounts, *, num_failed: int = 0) -> Certificate:
     first_wins = 2 * supporters - groups + (second > first) > 0
     winner, other = np.where(first_wins, first, second), np.where(first_wins, second, first)
     above = np.where(first_wins[:, None], counted.first_wins, counted.second_wins)
-    needed = np.minimum(_round_one(votes, winner), _round_two(votes, winner, other, above, groups))
-    return Certificate.build(winner, needed - 1 - num_failed)
+    final = 2 * above - groups + (np.arange(votes.shape[1]) > winner[:, None])
+    needed = np.minimum(_round_one(votes, winner, num_failed), _round_two(votes, winner, other, final, num_failed))
+    return Certificate.build(winner, needed - 1)
 
 
 def _gaps(votes: IntArray, leader: IntArray) -> IntArray:
-    """g(leader, c)+ for every label c."""
+    """g(leader, c) for every label c."""
     labels = np.arange(votes.shape[1])
-    ahead = np.take_along_axis(votes, leader[:, None], axis=1) - votes + (labels > leader[:, None])
-    positive: IntArray = np.maximum(ahead, 0)
-    return positive
+    ahead: IntArray = np.take_along_axis(votes, leader[:, None], axis=1) - votes + (labels > leader[:, None])
+    return ahead
 
 
-def _round_one(votes: IntArray, winner: IntArray) -> IntArray:
+def _turned(gaps: IntArray, num_failed: int, each: int = 2) -> IntArray:
+    """How many groups must turn, if each closes a gap by so much and a failed one by one."""
+    needed: IntArray = np.maximum(-(-(gaps - num_failed) // each), 0)
+    return needed
+
+
+def _round_one(votes: IntArray, winner: IntArray, num_failed: int) -> IntArray:
     """R1; the two smallest gaps are the cheapest pair, because the cost never falls as a gap grows."""
-    gaps = _gaps(votes, winner)
+    gaps = np.maximum(_gaps(votes, winner), 0)
     np.put_along_axis(gaps, winner[:, None], FAR, axis=1)
     if votes.shape[1] < 3:
         return np.full(len(votes), FAR)
     smallest = np.partition(gaps, 1, axis=1)
     first, second = smallest[:, 0], smallest[:, 1]
-    cheapest: IntArray = np.maximum(-(-second // 2), -(-(first + second) // 3))
+    cheapest: IntArray = np.maximum(_turned(second, num_failed), _turned(first + second, num_failed, each=3))
     return cheapest
 
 
-def _round_two(votes: IntArray, winner: IntArray, other: IntArray, above: IntArray, num_groups: int) -> IntArray:
-    """R2, from the cost of reaching the final and the cost of winning it."""
-    labels = np.arange(votes.shape[1])
-    reach = -(-_gaps(votes, other) // 2)
+def _round_two(votes: IntArray, winner: IntArray, other: IntArray, final: IntArray, num_failed: int) -> IntArray:
+    """R2, from the cost of reaching the final and the cost of closing the gap there."""
+    reach = _turned(_gaps(votes, other), num_failed)
     np.put_along_axis(reach, other[:, None], 0, axis=1)
-    beat = -(-np.maximum(2 * above - num_groups + (labels > winner[:, None]), 0) // 2)
-    cost = np.maximum(reach, beat)
+    cost = np.maximum(reach, _turned(final, num_failed))
     np.put_along_axis(cost, winner[:, None], FAR, axis=1)
     least: IntArray = cost.min(axis=1)
     return least
