@@ -7,6 +7,7 @@ import numpy as np
 from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee
+from flcert.certify.seats import share_a_client
 from flcert.certify.trusted import Trusted
 from flcert.certify.turning import groups_to_overtake, groups_to_turn
 from flcert.errors import InputError
@@ -79,8 +80,7 @@ def _turnable(cast: IntArray, num_failed: int, num_groups: int | None) -> IntArr
 
 def share_no_client(groups: Groups) -> bool:
     """Whether groups are fixed, and no client is in two of them."""
-    members = [client for group in groups.members for client in set(group.tolist())]
-    return not groups.drawn and len(members) == len(set(members))
+    return not groups.drawn and not share_a_client(groups.members)
 
 
 class Disjoint(Guarantee):

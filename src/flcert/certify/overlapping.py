@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee, Need
+from flcert.certify.seats import seats_of
 from flcert.certify.trusted import Trusted, checked_labels
 from flcert.errors import InputError
 from flcert.voting.count_table import BoolArray, IntArray
@@ -59,7 +60,7 @@ def overlapping(
         raise InputError(f"votes must be ({len(groups)} groups x inputs), got shape {table.shape}")
     if not np.issubdtype(table.dtype, np.integer) or int(table.min()) < NO_VOTE:
         raise InputError("votes must be labels from 0, or -1 for no vote")
-    seats = _seats(groups, num_clients)
+    seats = seats_of(groups, num_clients)
     failed = (table == NO_VOTE) & (np.asarray(seats.sum(axis=0)).reshape(-1) > 0)[:, None]
     fixed = _fixed(trusted, table.shape[1])
     results = [
@@ -68,26 +69,6 @@ def overlapping(
     ]
     labels, levels = (np.array(part, dtype=np.int64) for part in zip(*results, strict=True))
     return Certificate.build(labels, levels)
-
-
-def _seats(groups: Sequence[ArrayLike], num_clients: int) -> csr_array:
-    """(kinds of clients x groups), 1 if the kind is in the group; clients in the same groups are of one kind."""
-    members = [np.unique(np.asarray(group, dtype=np.int64)) for group in groups]
-    for number, group in enumerate(members):
-        if len(group) and not 0 <= group[0] <= group[-1] < num_clients:
-            raise InputError(f"clients of group {number} must be in [0, num_clients - 1={num_clients - 1}]")
-    kinds: dict[tuple[int, ...], None] = {}
-    of_client: list[list[int]] = [[] for _ in range(num_clients)]
-    for number, group in enumerate(members):
-        for client in group:
-            of_client[client].append(number)
-    for served in of_client:
-        if served:
-            kinds[tuple(served)] = None
-    columns = [number for kind in kinds for number in kind]
-    offsets = np.cumsum([0, *map(len, kinds)])
-    ones = np.ones(len(columns), dtype=np.int64)
-    return csr_array((ones, columns, offsets), shape=(len(kinds), len(groups)))
 
 
 def _fixed(trusted: Trusted | None, num_inputs: int) -> list[tuple[int, int]]:
