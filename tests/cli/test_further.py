@@ -82,6 +82,30 @@ def test_groups_of_finite_aggregation_are_certified_as_overlapping_and_predict(f
     assert len(predicted["levels"]) == 4
 
 
+def test_a_run_off_among_groups_that_share_clients_goes_through_every_command(flcert, tmp_path):
+    """Some groups fail, too: those with two clients."""
+    grumpy = ("--set", "recipe.aggregator=tests.serve.grumpy:rule", "--set", "data.options.num_test=60")
+    options = ("--grouping", "finite-aggregation", "--set", "grouping.groups_per_client=2", "--clients", 16)
+    assert flcert("run", *COMMON, *options, *grumpy, "--also", "runoff").code == 0
+    directory, also = RunDirectory(tmp_path / "run"), summary(tmp_path)["also"]["runoff"]
+    assert directory.guarantee().num_failed > 0
+    ranks, members = directory.ranks(), directory.members()
+    assert np.array_equal(ranks.ballots.tops, directory.array("votes"))
+    expected = certify.overlapping_runoff(ranks, members, num_clients=16)
+    curve = certify.certified_accuracy(expected, directory.truth()).tolist()
+    assert curve[0] > 0
+    assert curve == also["certified_accuracy"]
+    assert json.loads(flcert("certify", "run", "--also", "runoff", "--json").out)["certified_accuracy"] == curve
+    np.save("inputs.npy", load("digits", num_clients=16, num_test=60).test_inputs)
+    printed = json.loads(flcert("predict", "run", "inputs.npy", "--certificate", "runoff", "--json").out)
+    assert (printed["labels"], printed["levels"]) == (expected.labels.tolist(), expected.levels.tolist())
+    assert flcert("report", "run").code == 0
+    assert "run-off election" in (tmp_path / "run" / "report.html").read_text()
+    kept = dict(np.load(tmp_path / "run" / "ranks.npz"))
+    np.savez(tmp_path / "run" / "ranks.npz", **{name: array for name, array in kept.items() if name != "tops"})
+    assert "cannot read run/ranks.npz" in flcert("certify", "run", "--also", "runoff").err
+
+
 def test_distinct_draws_and_tails_reach_the_certificate(flcert, tmp_path):
     options = ("--grouping", "sampled", "--group-size", 2, "--groups", 30, "--alpha", 0.05)
     assert (
@@ -105,8 +129,8 @@ def test_distinct_draws_and_tails_reach_the_certificate(flcert, tmp_path):
     ("options", "message"),
     [
         (
-            ("--grouping", "sampled", "--group-size", 2, "--also", "runoff"),
-            "certificate 'runoff' is for disjoint groups",
+            ("--grouping", "sampled", "--group-size", 2, "--also", "collective"),
+            "certificate 'collective' is for disjoint groups",
         ),
         (("--also", "runof"), "unknown certificate 'runof'; did you mean 'runoff'?"),
         (("--also", "runoff", "--set", "recipe.smoothing.copies=3"), "certificate 'runoff' needs the scores of models"),

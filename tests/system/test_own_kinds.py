@@ -134,7 +134,7 @@ def test_groups_of_one_s_own_that_are_drawn_are_still_drawn_when_a_run_is_opened
     assert (opened.group_size, opened.drawn, opened.distinct) == (3, True, False)
     assert directory.guarantee().kind == "sampled"
     assert flcert("certify", "run", "--modules", ".").code == 0
-    refused = flcert("certify", "run", "--also", "runoff", "--modules", ".")
+    refused = flcert("certify", "run", "--also", "collective", "--modules", ".")
     assert (refused.code, "is for disjoint groups" in refused.err) == (2, True)
 
 

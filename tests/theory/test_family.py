@@ -19,7 +19,7 @@ GROUPINGS = {
 }
 FITS = {
     "disjoint": {"hashed", "balanced"},
-    "runoff": {"hashed", "balanced"},
+    "runoff": set(GROUPINGS),
     "collective": {"hashed", "balanced"},
     "sampled": {"sampled"},
     "enumerated": {"enumerated"},
@@ -37,7 +37,7 @@ def evidence_of(groups, votes):
     for row in votes:
         table = np.stack([np.roll(np.arange(LABELS), label) for label in row])
         places.append(table)
-    return Evidence.of_votes(votes, LABELS, groups.members, certify.count_ranks(places))
+    return Evidence.of_votes(votes, LABELS, groups.members, certify.count_ranks(places, groups.members))
 
 
 def test_every_kind_and_every_grouping_has_a_row_here():

@@ -1,32 +1,14 @@
 """The run-off election against every attack on small cases: on round one, on round two, and on both."""
 
-from functools import cache
-from itertools import combinations, combinations_with_replacement, permutations, product
+from itertools import combinations, combinations_with_replacement, product
 
 import numpy as np
 import pytest
 
 from flcert import certify
+from flcert.certify.runoff import _round_one
 from flcert.errors import InputError
-
-LABELS = 3
-ORDERS = list(permutations(range(LABELS)))  # the label at each place
-BALLOTS = [*ORDERS, None]  # a group may also cast no vote
-
-
-def elected(orders):
-    """The naive run-off: most votes, two finalists, then the one that more groups rank higher; ties to the smaller."""
-    votes = [sum(order[0] == label for order in orders) for label in range(LABELS)]
-    first, second = sorted(range(LABELS), key=lambda label: (-votes[label], label))[:2]
-    supporters = sum(order.index(first) < order.index(second) for order in orders)
-    if 2 * supporters == len(orders):
-        return min(first, second)
-    return first if 2 * supporters > len(orders) else second
-
-
-def places(orders):
-    tables = np.array([[order.index(label) for label in range(LABELS)] for order in orders])
-    return [table[None] for table in tables]
+from tests.theory.elections import LABELS, ORDERS, elected, places, profiles_of, stands
 
 
 def breakable(orders, size, label):
@@ -90,28 +72,6 @@ def test_a_new_vote_of_an_empty_group_is_covered():
             assert all(elected([*orders, extra]) == elected(orders) for extra in ORDERS)
 
 
-@cache
-def elections(size):
-    """The label that each profile of ballots elects, one axis for each group."""
-    profiles = product(BALLOTS, repeat=size)
-    labels = [elected([ballot for ballot in profile if ballot is not None]) for profile in profiles]
-    return np.array(labels).reshape([len(BALLOTS)] * size)
-
-
-def profiles_of(size):
-    """Every profile of full ballots, and the ranks of each group on all of them."""
-    profiles = list(product(range(len(ORDERS)), repeat=size))
-    tables = np.argsort(np.array(ORDERS), axis=1)[np.array(profiles)]  # (profiles x groups x labels)
-    return profiles, list(tables.transpose(1, 0, 2))
-
-
-def stands(profile, free, label):
-    """Whether the label is elected whatever the free groups do."""
-    table = elections(len(profile))
-    outcomes = table[tuple(slice(None) if group in free else ballot for group, ballot in enumerate(profile))]
-    return bool((outcomes == label).all())
-
-
 @pytest.mark.parametrize(("size", "failed"), [(1, 1), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2), (3, 3)])
 def test_what_failed_groups_would_have_ranked_cannot_change_a_certified_label(size, failed):
     """Every ballot of the failed groups together with every attack on the others."""
@@ -170,6 +130,38 @@ def test_the_level_is_exact_where_round_one_decides(first, failed, level):
     assert (result.levels[0], result.abstained[0]) == (max(level, 0), level < 0)
     assert level < 0 or not defeated(orders, level, failed)
     assert defeated(orders, level + 1, failed)
+
+
+def splits(total, parts):
+    """All ways to write a number as a sum of so many numbers."""
+    if parts == 1:
+        return [(total,)]
+    return [(first, *rest) for first in range(total + 1) for rest in splits(total - first, parts - 1)]
+
+
+def in_the_final(votes, label):
+    return label in sorted(range(len(votes)), key=lambda one: (-votes[one], one))[:2]
+
+
+def kept_out(votes, label, turned, failed):
+    """Whether a label can be kept out of the final: some votes are taken, and as many and the failed ones cast."""
+    for taken in splits(turned, len(votes)):
+        left = np.array(votes) - taken
+        if left.min() >= 0 and any(
+            not in_the_final(left + cast, label) for cast in splits(turned + failed, len(votes))
+        ):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(("labels", "most"), [(3, 6), (4, 4)])
+def test_the_bound_of_round_one_is_exact(labels, most):
+    cases = [votes for size in range(1, most + 1) for votes in splits(size, labels)]
+    for votes, failed in product(cases, range(4)):
+        for finalist in (label for label in range(labels) if votes[label] and in_the_final(votes, label)):
+            needed = int(_round_one(np.array([votes]), np.array([finalist]), failed)[0])
+            assert needed == 0 or not kept_out(votes, finalist, min(needed - 1, sum(votes)), failed)
+            assert needed > sum(votes) or kept_out(votes, finalist, needed, failed)
 
 
 def test_two_labels_are_a_plain_vote():

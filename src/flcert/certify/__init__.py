@@ -9,6 +9,7 @@ from flcert.certify.evidence import Evidence
 from flcert.certify.family import KINDS, CertificateSettings, guarantee_for, guarantee_from, kind_class, kinds_with
 from flcert.certify.guarantee import Figures, Guarantee
 from flcert.certify.overlapping import Overlapping, overlapping
+from flcert.certify.overlapping_runoff import overlapping_runoff
 from flcert.certify.ranks import RankCounts, count_ranks, ranked
 from flcert.certify.runoff import Runoff, runoff
 from flcert.certify.sampled import Sampled, SampledOptions, sampled
@@ -44,6 +45,7 @@ __all__ = [
     "kind_class",
     "kinds_with",
     "overlapping",
+    "overlapping_runoff",
     "ranked",
     "runoff",
     "sampled",

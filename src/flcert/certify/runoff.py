@@ -1,14 +1,15 @@
-"""Run-off election among disjoint groups (Rezaei et al., ICML 2023): two rounds, and a certificate from both."""
+"""Run-off election (Rezaei et al., ICML 2023): two rounds, and a certificate from both."""
 
 from typing import ClassVar
 
 import numpy as np
 
 from flcert.certify.certificate import Certificate
-from flcert.certify.disjoint import share_no_client
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee, Need
-from flcert.certify.ranks import RankCounts, finalists
+from flcert.certify.overlapping_runoff import overlapping_runoff
+from flcert.certify.ranks import Final, RankCounts, gaps_to
+from flcert.certify.seats import share_a_client
 from flcert.errors import InputError
 from flcert.voting.count_table import IntArray
 
@@ -16,15 +17,15 @@ FAR = np.int64(2**40)  # further than any attack reaches
 
 
 def runoff(counted: RankCounts, *, num_failed: int = 0) -> Certificate:
-    """Certify a run-off: the two labels with the most votes go on; each group then votes for the one it ranks higher.
+    """Certify a run-off of disjoint groups: the two labels with the most votes go on, and each group votes again.
 
-    Ties go to the smaller index in both rounds. Let p win against the other finalist s, with v the votes of round one,
-    U the groups that voted, F those that failed, g(i, j) = v_i - v_j + [j > i], and x+ = max(x, 0). Then j is ahead of
-    i as soon as g(i, j) <= 0. A malicious client turns one group, which closes a gap by at most two, and two gaps to p
-    together by at most three: one vote less for p counts in both, one vote more for a rival in one. What a failed
-    group would have ranked is unknown, but it never supported p. Whatever its ballot, it adds at most one to the votes
-    of one rival, so it closes a gap by at most one, and two gaps to p together by no more than that. With m groups
-    turned there are two ways to defeat p:
+    In the second round a group votes for the finalist that it ranks higher. Ties go to the smaller index in both
+    rounds. Let p win against the other finalist s, with v the votes of round one, U the groups that voted, F those that
+    failed, g(i, j) = v_i - v_j + [j > i], and x+ = max(x, 0). Then j is ahead of i as soon as g(i, j) <= 0. A malicious
+    client turns one group, which closes a gap by at most two, and two gaps to p together by at most three: one vote
+    less for p counts in both, one vote more for a rival in one. What a failed group would have ranked is unknown, but
+    it never supported p. Whatever its ballot, it adds at most one to the votes of one rival, so it closes a gap by at
+    most one, and two gaps to p together by no more than that. With m groups turned there are two ways to defeat p:
 
     round one: two labels c1, c2 both overtake p, which needs
         2 m + F >= g(p, c1),  2 m + F >= g(p, c2)  and  3 m + F >= g(p, c1)+ + g(p, c2)+;
@@ -50,22 +51,9 @@ def runoff(counted: RankCounts, *, num_failed: int = 0) -> Certificate:
     """
     if num_failed < 0:
         raise InputError(f"num_failed must be at least 0, got {num_failed}")
-    votes, groups = counted.votes, counted.num_groups
-    first, second = finalists(votes)
-    supporters = np.take_along_axis(counted.first_wins, second[:, None], axis=1)[:, 0]
-    first_wins = 2 * supporters - groups + (second > first) > 0
-    winner, other = np.where(first_wins, first, second), np.where(first_wins, second, first)
-    above = np.where(first_wins[:, None], counted.first_wins, counted.second_wins)
-    final = 2 * above - groups + (np.arange(votes.shape[1]) > winner[:, None])
-    needed = np.minimum(_round_one(votes, winner, num_failed), _round_two(votes, winner, other, final, num_failed))
-    return Certificate.build(winner, needed - 1)
-
-
-def _gaps(votes: IntArray, leader: IntArray) -> IntArray:
-    """g(leader, c) for every label c."""
-    labels = np.arange(votes.shape[1])
-    ahead: IntArray = np.take_along_axis(votes, leader[:, None], axis=1) - votes + (labels > leader[:, None])
-    return ahead
+    votes, final = counted.votes, counted.final()
+    needed = np.minimum(_round_one(votes, final.winner, num_failed), _round_two(votes, final, num_failed))
+    return Certificate.build(final.winner, needed - 1)
 
 
 def _turned(gaps: IntArray, num_failed: int, each: int = 2) -> IntArray:
@@ -76,7 +64,7 @@ def _turned(gaps: IntArray, num_failed: int, each: int = 2) -> IntArray:
 
 def _round_one(votes: IntArray, winner: IntArray, num_failed: int) -> IntArray:
     """R1; the two smallest gaps are the cheapest pair, because the cost never falls as a gap grows."""
-    gaps = np.maximum(_gaps(votes, winner), 0)
+    gaps = np.maximum(gaps_to(votes, winner), 0)
     np.put_along_axis(gaps, winner[:, None], FAR, axis=1)
     if votes.shape[1] < 3:
         return np.full(len(votes), FAR)
@@ -86,41 +74,49 @@ def _round_one(votes: IntArray, winner: IntArray, num_failed: int) -> IntArray:
     return cheapest
 
 
-def _round_two(votes: IntArray, winner: IntArray, other: IntArray, final: IntArray, num_failed: int) -> IntArray:
+def _round_two(votes: IntArray, final: Final, num_failed: int) -> IntArray:
     """R2, from the cost of reaching the final and the cost of closing the gap there."""
-    reach = _turned(_gaps(votes, other), num_failed)
-    np.put_along_axis(reach, other[:, None], 0, axis=1)
-    cost = np.maximum(reach, _turned(final, num_failed))
-    np.put_along_axis(cost, winner[:, None], FAR, axis=1)
+    reach = _turned(gaps_to(votes, final.other), num_failed)
+    np.put_along_axis(reach, final.other[:, None], 0, axis=1)
+    cost = np.maximum(reach, _turned(final.gaps, num_failed))
+    np.put_along_axis(cost, final.winner[:, None], FAR, axis=1)
     least: IntArray = cost.min(axis=1)
     return least
 
 
 class Runoff(Guarantee):
-    """A run-off election among disjoint groups, see ``runoff``."""
+    """A run-off election: ``runoff`` if no client is in two groups, ``overlapping_runoff`` otherwise."""
 
     title: ClassVar[str] = "run-off election"
-    suits: ClassVar[str] = "disjoint groups"
     needs: ClassVar[Need] = "ranks"
 
     kind: str = "runoff"
 
     @classmethod
-    def fits(cls, groups: Groups) -> bool:
-        """Whether no client is in two groups."""
-        return share_no_client(groups)
+    def fits(cls, groups: Groups) -> bool:  # noqa: ARG003 (any will do)
+        """It holds for all groups."""
+        return True
 
     def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
         """What it takes to keep the winner out of the final, or to beat it there."""
         self.check_evidence(evidence)
         assert evidence.ranks is not None
-        return runoff(evidence.ranks, num_failed=self.num_failed)
+        if self.num_clients is None or not evidence.groups:
+            raise InputError("a certificate of a run-off needs the clients of each group")
+        if not share_a_client(evidence.groups):
+            return runoff(evidence.ranks, num_failed=self.num_failed)
+        return overlapping_runoff(evidence.ranks, evidence.groups, num_clients=self.num_clients)
 
     def predict(self, evidence: Evidence, *, alone: bool = False) -> IntArray:  # noqa: ARG002 (ties are not drawn)
         """The winner of the run-off."""
-        return self.certify(evidence).labels
+        self.check_evidence(evidence)
+        assert evidence.ranks is not None
+        return evidence.ranks.final().winner
 
     @classmethod
-    def note_beside(cls, own: Guarantee) -> str:  # noqa: ARG003 (whatever it is)
+    def note_beside(cls, own: Guarantee) -> str:
         """How its label comes about."""
-        return "The run-off predicts by another rule."
+        rule = "The run-off predicts by another rule."
+        return (
+            f"{rule} It speaks of the groups that were trained and holds with certainty." if own.probabilistic else rule
+        )

@@ -199,7 +199,7 @@ def try_certificate(guarantee: Guarantee, grouping: Grouping) -> None:
     if ":" not in guarantee.kind:
         return
     votes = np.zeros((len(grouping), 2), dtype=np.int64)
-    ranks = count_ranks([np.array([[0, 1], [0, 1]])] * len(grouping))
+    ranks = count_ranks([np.array([[0, 1], [0, 1]])] * len(grouping), grouping.members)
     evidence = Evidence.of_votes(votes, 2, grouping.members, ranks)
     try:
         found = guarantee.certify(evidence) if guarantee.per_input else None

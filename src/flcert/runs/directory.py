@@ -29,7 +29,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -38,6 +38,8 @@ from numpy.typing import NDArray
 from flcert.certify import Certificate, Evidence, Guarantee, RankCounts
 from flcert.certify.guarantee import Need
 from flcert.certify.ranks import FILES as RANKS
+from flcert.certify.ranks import Ballots
+from flcert.certify.seats import share_a_client
 from flcert.core.digest import digest_named
 from flcert.core.files import first_difference, read_json, replacing, writable_directory, write_atomic, write_json
 from flcert.core.store import Arrays, Store, pack, unpack
@@ -305,8 +307,10 @@ class RunDirectory:
         """Write how the models rank the labels."""
         buffer = io.BytesIO()
         arrays = {"votes": ranks.votes, "first_wins": ranks.first_wins, "second_wins": ranks.second_wins}
-        small = {name: array.astype(np.int32) for name, array in arrays.items()}
-        np.savez_compressed(buffer, num_groups=np.array(ranks.num_groups), **small)  # type: ignore[arg-type]
+        small: dict[str, Any] = {name: array.astype(np.int32) for name, array in arrays.items()}
+        if ranks.ballots is not None:
+            small |= {"tops": ranks.ballots.tops, "above": ranks.ballots.above}
+        np.savez_compressed(buffer, num_groups=np.array(ranks.num_groups), **small)
         write_atomic(self.path / RANKS[0], buffer.getvalue())
         for old in RANKS[1:]:
             (self.path / old).unlink(missing_ok=True)
@@ -322,7 +326,13 @@ class RunDirectory:
         if any(array.shape != shape for array in arrays):
             raise InputError(f"{self.path / file} must hold tables of shape {shape}, got {arrays[0].shape}")
         votes, first, second = (array.astype(np.int64) for array in arrays)
-        return RankCounts(votes, first, second, int(number))
+        return RankCounts(votes, first, second, int(number), self._ballots(file))
+
+    def _ballots(self, file: str) -> Ballots | None:
+        """The ballot of each group, which a run keeps if some client is in two groups."""
+        if not share_a_client(self.members()):
+            return None
+        return Ballots(*self._arrays(file, ("tops", "above")))  # type: ignore[arg-type]
 
     def _arrays(self, name: str, names: tuple[str, ...]) -> list[NDArray[np.generic]]:
         file = self.path / name

@@ -172,7 +172,9 @@ class Electorate:
             raise InputError("models with recipe.smoothing have votes only; they do not rank the labels")
         places = self._asked("ranks", received)
         votes = self._table({key: (table == 0).argmax(axis=-1) for key, table in places.items()}, number)
-        ranks = count_ranks([places[key] for key in ensemble.model_keys().values()])
+        keys = ensemble.model_keys()
+        of_groups = [places[keys[group]] if group in keys else None for group in range(len(ensemble.keys))]
+        ranks = count_ranks(of_groups, ensemble.grouping.members)
         return Evidence.of_votes(votes, ensemble.num_labels, ensemble.grouping.members, ranks, trusted)
 
     def _table(self, answers: Mapping[str, NDArray[np.integer]], num_inputs: int) -> Votes:

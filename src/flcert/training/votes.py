@@ -104,7 +104,7 @@ def labels_of(context: Context, ensemble: Ensemble, arrays: Arrays, question: Qu
 def ranks_on_test_set(context: Context, ensemble: Ensemble) -> RankCounts:
     """How the groups that have a model rank the labels on each test input."""
     answers = _answers(context, ensemble, RANKS)
-    return count_ranks(list(answers.values()))  # type: ignore[arg-type]
+    return count_ranks([answers.get(group) for group in range(len(ensemble.keys))], ensemble.grouping.members)  # type: ignore[misc]
 
 
 def _answers(context: Context, ensemble: Ensemble, question: Question) -> dict[int, NDArray[np.generic]]:
