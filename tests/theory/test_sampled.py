@@ -216,7 +216,7 @@ def test_the_selection_correction_is_needed_by_nearly_a_factor_of_two():
 def test_many_groups_are_certified_by_few_bounds(monkeypatch):
     calls = []
     monkeypatch.setattr(
-        "flcert.certify.draw.clopper_pearson", lambda *given: calls.append(given) or clopper_pearson(*given)
+        "flcert.certify.tails.clopper_pearson", lambda *given: calls.append(given) or clopper_pearson(*given)
     )
     counts = np.column_stack([np.arange(1001, 2001), np.arange(999, -1, -1)])
     table = sampled(counts, num_clients=30, group_size=2)

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, comb, floor
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flcert.certify.confidence import clopper_pearson, hypergeometric
 from flcert.certify.search import level_of_turned, levels_by_value
@@ -51,17 +53,26 @@ class Draw:
             return self.total - hypergeometric(self.num_groups - votes, self.num_groups, self.total, alpha)
         return floor((1 - clopper_pearson(self.num_groups - votes, self.num_groups, alpha)) * self.total)
 
-    def to_turn(self, least: int, most: int, lead: int = 0) -> int:
-        """How many of all C groups must turn before a rival draws level, for K_y >= least and K_z <= most.
+    def to_turn(self, least: NDArray[Any], most: NDArray[Any], leads: NDArray[Any]) -> NDArray[Any]:
+        """How many of all C groups must turn on each input before a rival draws level.
 
         Args:
-            least: a lower bound on K_y.
-            most: an upper bound on K_z; the two together are at most C.
-            lead: how many trusted votes y has more than the rival. T of them beside N groups weigh T C / N beside C.
+            least: a lower bound on K_y; Python's integers, for they may be huge.
+            most: an upper bound on K_z. C - least is another.
+            leads: how many trusted votes y has more than the rival. T of them beside N groups weigh T C / N beside C.
         """
-        gap = least - most + ceil(Fraction(lead * self.total, self.num_groups))
-        exact = np.array([[gap], [least], [self.total - least - most], [self.total]], dtype=object)  # may be huge
-        return int(groups_to_turn(*exact)[0])
+        most = np.minimum(most, self.total - least)
+        gap = least - most - (-leads.astype(object) * self.total // self.num_groups)
+        return groups_to_turn(gap, least, self.total - least - most, self.total)
+
+    def levels(self, least: NDArray[Any], most: NDArray[Any], leads: NDArray[Any]) -> IntArray:
+        """The level of each input from the same."""
+        return levels_by_value(self.to_turn(least, most, leads), self.level)
+
+    def level_of_least(self, least: int, lead: int) -> int:
+        """The level for K_y >= least, where a rival may have all other groups."""
+        bound = np.array([least], dtype=object)
+        return int(self.levels(bound, self.total - bound, np.array([lead]))[0])
 
     def level_of_bound(self, lower_bound: Fraction, lead: int = 0) -> int:
         """The largest m that Theorem 1 grants for a lower bound p on p_y, with 1 - p as the bound on every p_z, or -1.
@@ -75,8 +86,7 @@ class Draw:
         """
         if lower_bound <= self.threshold(lead):
             return -1
-        least = ceil(lower_bound * self.total)
-        return self.level(self.to_turn(least, self.total - least, lead))
+        return self.level_of_least(ceil(lower_bound * self.total), lead)
 
     def threshold(self, lead: int) -> Fraction:
         """A label wins for certain if its share of all groups is above (1 - lead / N) / 2."""
@@ -85,54 +95,3 @@ class Draw:
     def level(self, turned: int) -> int:
         """The largest m that touches fewer groups than must turn, or -1."""
         return level_of_turned(turned, self.total, self.num_clients, self.group_size)
-
-
-@dataclass(frozen=True)
-class OneTail:
-    """The paper's bound: every rival is given all groups that are not known to vote for y.
-
-    Args:
-        draw: the draw.
-        alpha: the failure probability.
-        lead: T if y is the label of the trusted model, -T if it is a rival's.
-    """
-
-    draw: Draw
-    alpha: Fraction
-    lead: int = 0
-
-    def level(self, votes: int) -> int:
-        """The level of a label with this many votes.
-
-        The selection correction needs more than the bound: at least 1 + (N-1) s votes, where s is the share above which
-        the label wins. Without trusted votes that is a majority.
-        """
-        draw, threshold = self.draw, self.draw.threshold(self.lead)
-        if threshold < 0:  # more trusted votes than groups
-            return draw.num_clients
-        if votes < 1 + (draw.num_groups - 1) * threshold:
-            return -1
-        if not draw.distinct:
-            return draw.level_of_bound(clopper_pearson(votes, draw.num_groups, self.alpha), self.lead)
-        if draw.num_groups == 1 < draw.total:  # a single group is always a majority of itself: see docs/theory.md
-            return -1
-        least = draw.at_least(votes, self.alpha)
-        return draw.level(draw.to_turn(least, draw.total - least, self.lead))
-
-
-@dataclass(frozen=True)
-class BothTails:
-    """Bounds on the groups of all labels at once: from below for y, from above for a rival."""
-
-    draw: Draw
-    alpha: Fraction
-
-    def levels(self, top: IntArray, rivals: IntArray, leads: IntArray) -> IntArray:
-        """The level of each input from the votes of y and of a rival, and the trusted votes that y has more."""
-        draw = self.draw
-        low = {int(votes): draw.at_least(int(votes), self.alpha) for votes in np.unique(top)}
-        high = {int(votes): draw.at_most(int(votes), self.alpha) for votes in np.unique(rivals)}
-        turned = np.empty(len(top), dtype=object)
-        for position, (mine, rival, lead) in enumerate(zip(top.tolist(), rivals.tolist(), leads.tolist(), strict=True)):
-            turned[position] = draw.to_turn(low[mine], min(high[rival], draw.total - low[mine]), lead)
-        return levels_by_value(turned, draw.level)

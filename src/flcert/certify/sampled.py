@@ -1,9 +1,9 @@
 """FLCert-P with N sampled groups: Algorithm 1 and Theorems 1 and 3, and tighter bounds for the same votes."""
 
 import json
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
-from functools import partial
+from math import comb
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -11,14 +11,13 @@ from pydantic import Field
 
 from flcert.certify.certificate import Certificate
 from flcert.certify.confidence import Probability, failure_probability
-from flcert.certify.draw import BothTails, Draw, OneTail
-from flcert.certify.enumerated import enumerated
+from flcert.certify.draw import Draw
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee
-from flcert.certify.search import levels_by_value
+from flcert.certify.tails import Election, both_tails, one_tail
 from flcert.certify.trusted import Trusted
 from flcert.errors import InputError, check_range, unknown_name
-from flcert.voting.count_table import Counts, CountsLike, IntArray, checked_counts, runner_up, top_label, votes_for
+from flcert.voting.count_table import Counts, CountsLike, checked_counts, top_label
 from flcert.voting.ties import Ties
 
 Selection = Literal["safe", "paper"]
@@ -37,8 +36,8 @@ class SampledOptions:
         tails: "one" bounds K_y from its votes and takes C - K_y for every K_z, as in the paper. "both" bounds every K_z
             from its own votes too, and pays for all those bounds. "best" takes the higher level of the two, each with
             half of alpha.
-        distinct: whether the N groups were drawn without repetition, which gives tighter bounds; if all groups were
-            drawn and voted, nothing is left to bound.
+        distinct: whether the N groups were drawn without repetition. Then bounds are tighter, and certainty counts too:
+            K_y is at least the votes for y, and K_z at most those for z and the groups whose vote is not known.
         trusted: votes of a model that no client can change.
     """
 
@@ -99,42 +98,15 @@ def sampled(
     check_range("group_size", group_size, 1, num_clients, "num_clients")
     per_input = failure_probability(alpha) / _inputs_sharing_alpha(num_inputs, table.shape[0])
     draw = Draw(num_clients, group_size, _number_of_groups(table, options.num_groups), options.distinct)
-    if draw.distinct and draw.num_groups == draw.total == table.sum(axis=1).min():  # all of them voted
-        return enumerated(table, num_clients=num_clients, group_size=group_size, trusted=options.trusted)
     labels, _ = top_label(table if options.trusted is None else options.trusted.added_to(table))
+    election = Election(table, labels, options.trusted, draw)
     share = per_input / (2 if options.tails == "best" else 1) / _labels_that_can_fail(selection)
     levels = []
     if options.tails != "both":
-        levels.append(_one_tail(table, labels, options.trusted, partial(OneTail, draw, share)))
+        levels.append(one_tail(election, share))
     if options.tails != "one":
-        levels.append(_both_tails(table, labels, options.trusted, BothTails(draw, share / table.shape[1])))
+        levels.append(both_tails(election, share / table.shape[1]))
     return Certificate.build(labels, np.max(levels, axis=0))
-
-
-def _leads(labels: IntArray, trusted: Trusted | None) -> IntArray:
-    """How many trusted votes each label has more than its strongest rival, as far as these go: T, or -T."""
-    if trusted is None:
-        return np.zeros(len(labels), dtype=np.int64)
-    return np.where(trusted.labels == labels, trusted.votes, -trusted.votes)
-
-
-def _one_tail(table: Counts, labels: IntArray, trusted: Trusted | None, tail: Callable[[int], OneTail]) -> IntArray:
-    levels, leads, votes = np.empty(len(labels), dtype=np.int64), _leads(labels, trusted), votes_for(table, labels)
-    for lead in np.unique(leads).tolist():
-        levels[leads == lead] = levels_by_value(votes[leads == lead], tail(lead).level)
-    return levels
-
-
-def _both_tails(table: Counts, labels: IntArray, trusted: Trusted | None, tails: BothTails) -> IntArray:
-    """The lower level of two rivals: the label with the most votes of groups, and that of the trusted model."""
-    missing = tails.draw.num_groups - np.asarray(table.sum(axis=1)).reshape(-1)  # any rival may have had these votes
-    votes, leads = votes_for(table, labels), _leads(labels, trusted)
-    second = runner_up(table, labels, handicap=False) + missing
-    levels = tails.levels(votes, second, np.maximum(leads, 0))
-    if trusted is None:
-        return levels
-    theirs = np.where(leads < 0, votes_for(table, trusted.labels) + missing, second)
-    return np.minimum(levels, tails.levels(votes, theirs, leads))
 
 
 class Sampled(Guarantee):
@@ -192,8 +164,28 @@ class Sampled(Guarantee):
         return int(counts.sum(axis=1).max()) + self.num_failed if self.num_failed else None
 
     def least_groups(self, num_inputs: int) -> int:
-        """The smallest N with which any input can be certified; with trusted votes one group may do."""
-        return 1 if self.trusted else least_groups(num_inputs, self.alpha, self.selection)
+        """The smallest N with which any input can be certified, if there are two labels.
+
+        With trusted votes one group may do. Of distinct groups no more than half of all and one more are needed. If n
+        or k is not known, the groups count as independent. Both tails need log2(L / 2) more groups for L labels.
+        """
+        if self.trusted:
+            return 1
+        if self.num_clients is None or self.group_size is None:
+            alpha = failure_probability(self.alpha) / (1 if self.tails == "one" else 2)
+            return least_groups(num_inputs, alpha, self.selection)
+        total, high = comb(self.num_clients, self.group_size), 1
+        while not self._certifies_unanimous(high, num_inputs):
+            high = min(2 * high, total) if self.distinct else 2 * high
+        fewer = range(high // 2, high)
+        return fewer[0] + bisect_left(fewer, True, key=lambda number: self._certifies_unanimous(number, num_inputs))
+
+    def _certifies_unanimous(self, num_groups: int, num_inputs: int) -> bool:
+        """Whether a unanimous vote of this many groups is certified."""
+        if num_groups == 0:
+            return False
+        alone = self.model_copy(update={"num_groups": num_groups, "num_failed": 0})
+        return not alone.certify(Evidence(np.array([[num_groups, 0]])), num_inputs).abstained[0]
 
     def theorem(self) -> str:
         """The numbers in the order of the first version of flcert, so that existing accounts of alpha stay valid."""

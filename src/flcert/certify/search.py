@@ -55,3 +55,9 @@ def levels_by_value(values: NDArray[Any], level: Callable[[int], int]) -> IntArr
             table[middle] = level(int(distinct[middle]))
             pending += [(low, middle), (middle, high)]
     return table[where]
+
+
+def by_value(values: NDArray[Any], function: Callable[[int], int]) -> NDArray[Any]:
+    """``function`` of every entry as Python's integers, which may be huge, computed once for each distinct value."""
+    distinct, where = np.unique(values, return_inverse=True)
+    return np.array([function(int(value)) for value in distinct], dtype=object)[where]
