@@ -32,6 +32,15 @@ class IntegrityError(FlcertError):
     """A file's content differs from the digest recorded for it."""
 
 
+def one_line(message: str) -> str:
+    r"""A message without line breaks, which a user's own code may have put into it.
+
+    >>> one_line("model 'm:Net' raised ValueError: no\n  good\n")
+    "model 'm:Net' raised ValueError: no good"
+    """
+    return " ".join(filter(None, (line.strip() for line in message.splitlines())))
+
+
 def unknown_name(what: str, name: str, allowed: Iterable[str]) -> InputError:
     """An error for a name that is not in ``allowed``, with the nearest one as a suggestion.
 

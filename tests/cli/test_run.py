@@ -254,3 +254,10 @@ def test_a_bug_of_ours_is_one_line_and_code_1(flcert, monkeypatch):
     assert (
         result.err.strip() == "error: unexpected ZeroDivisionError: division by zero (FLCERT_TRACEBACK=1 shows where)"
     )
+
+
+def test_what_a_user_s_code_raises_is_told_in_one_line(flcert, tmp_path):
+    (tmp_path / "two_lines.py").write_text("def net(num_labels):\n    raise ValueError('no good\\n  at all')\n")
+    result = flcert("run", *SMALL, "--set", "recipe.model=two_lines:net")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "error: model 'two_lines:net' raised ValueError: no good at all\n"

@@ -120,16 +120,23 @@ def bytes_on_stderr(quiet: bool) -> "Iterator[Report]":
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bars:
+    bars = Progress(*columns, console=Console(stderr=True), disable=quiet)
 
-        def report(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done, total=total)
+    def report(what: str, done: int, total: int | None) -> None:
+        bars.start()
+        if what not in tasks:
+            tasks[what] = bars.add_task(what, total=total)
+        bars.update(tasks[what], completed=done, total=total)
 
-        try:
-            yield report
-        except KeyboardInterrupt:
+    def stop() -> None:
+        if tasks:  # bars that never started would still print an empty line
             bars.stop()
-            typer.echo("stopped; complete files are kept, the others start over next time", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+
+    try:
+        yield report
+    except KeyboardInterrupt:
+        stop()
+        typer.echo("stopped; complete files are kept, the others start over next time", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    finally:
+        stop()

@@ -23,7 +23,7 @@ from flcert.cli.run import run
 from flcert.cli.serve import serve
 from flcert.cli.store import store
 from flcert.cli.train_group import train_group
-from flcert.errors import FlcertError, InputError
+from flcert.errors import FlcertError, InputError, one_line
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
@@ -66,7 +66,7 @@ def main() -> None:
     try:
         app()
     except FlcertError as error:
-        console.print("[bold red]error:[/]", Text(str(error)))
+        console.print("[bold red]error:[/]", Text(one_line(str(error))))
         sys.exit(EXIT_USAGE if isinstance(error, InputError) else EXIT_FAILED)
     except BrokenPipeError:
         sys.exit(EXIT_FAILED)
@@ -74,5 +74,5 @@ def main() -> None:
         if os.environ.get("FLCERT_TRACEBACK"):
             raise
         reason = f"unexpected {type(error).__name__}: {error} (FLCERT_TRACEBACK=1 shows where)"
-        console.print("[bold red]error:[/]", Text(reason))
+        console.print("[bold red]error:[/]", Text(one_line(reason)))
         sys.exit(EXIT_FAILED)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flcert.errors import one_line
 from flcert.report.points import Also, chosen_levels, levels_of_all, widened
 
 if TYPE_CHECKING:
@@ -103,4 +104,4 @@ def output() -> Console:
 
 def warn(message: str) -> None:
     """A warning on standard error."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print("[yellow]warning:[/]", Text(message))
+    Console(stderr=True, highlight=False, soft_wrap=True).print("[yellow]warning:[/]", Text(one_line(message)))

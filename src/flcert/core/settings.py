@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
+from inspect import isroutine
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
@@ -39,18 +40,26 @@ def _named(value: Any) -> Any:
     if not callable(value):
         return value
     module, name = sys.modules.get(getattr(value, "__module__", "")), getattr(value, "__qualname__", "")
-    if getattr(module, name, None) is not value:
+    if getattr(module, name, None) is value:
+        return import_path(value)
+    if isinstance(value, type) or isroutine(value):
         raise InputError(
-            "a class or function must stand at the top level of a module (no lambda, no inner function, no instance; "
-            f"arguments go into options), got {value!r}"
+            "a class or function must stand at the top level of a module (no lambda, no inner function, no method), "
+            f"got {value.__qualname__!r}"
         )
-    return import_path(value)
+    raise InputError(
+        f"a class or function is needed, whose arguments go into options, got an instance of {type(value).__name__}"
+    )
 
 
 class Choice(Strict):
     """A member of a family, picked by its name or by an import path ``package.module:attribute``.
 
     In Python it may be the class or function itself: ``Recipe(model=Net)``, ``Choice(name=Net, options={...})``.
+
+    Args:
+        name: the name, the import path, or the class or function.
+        options: what it is called with.
     """
 
     name: Annotated[str, BeforeValidator(_named)]
@@ -108,4 +117,7 @@ def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) ->
     rule = first["msg"].replace("Input should", "must")
     if first["type"] in ("model_type", "dict_type"):
         rule = "must be a table"
+    if first["type"] in ("string_too_short", "too_short"):
+        least = first["ctx"]["min_length"]
+        rule = "must not be empty" if least == 1 else f"must have a length of at least {least}"
     return InputError(f"{name} {rule}, got {first['input']!r}")

@@ -224,7 +224,7 @@ def _state(source: Source, file: str, folder: Path) -> State:
 def _instructions(source: Source, folder: Path, left: list[str], reasons: list[str]) -> str:
     addresses = [origin.address for origin in source.origins if origin.kind == "web"] or [str(source.origins[0])]
     places = "\n".join(f"  {address}" for address in addresses)
-    tried = "\n".join(f"  {reason}" for reason in reasons)
+    tried = "\n".join(f"  {reason};" for reason in reasons)
     return (
         f"data set {source.name!r} could not be downloaded:\n{tried}\nDownload {', '.join(left)} from\n{places}\n"
         f"and put it into {folder} (plain or .gz), or run: flcert data get {source.name} --from DIRECTORY"

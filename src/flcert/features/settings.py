@@ -20,7 +20,7 @@ class Features(Choice):
         seed: the seed of these changes, which come from a stream of each client.
     """
 
-    weights: str | None = None
+    weights: str | None = Field(default=None, min_length=1)
     copies: int = Field(default=0, ge=0, le=10_000)
     augmentation: Choice | None = None
     seed: int = Field(default=0, ge=0, lt=2**63)

@@ -63,7 +63,7 @@ def sgd(momentum: Momentum = 0.0, nesterov: bool = False, weight_decay: Decay = 
         weight_decay: how much of the weights is added to their gradients.
     """
     if nesterov and not momentum:
-        raise InputError(f"nesterov needs a momentum above 0, got {momentum}")
+        raise InputError(f"option 'momentum' of optimiser 'sgd' must be above 0 with nesterov=true, got {momentum:g}")
     made = partial(torch.optim.SGD, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, foreach=True)
     return TorchOptimiser(made)
 

@@ -101,9 +101,9 @@ class Recipe(Strict):
     seeds: Literal["shared", "per-group"] = "shared"
     evaluate_at: tuple[int, ...] = ()
     augmentation: Annotated[Choice, named_in(AUGMENTATIONS)] | None = None
-    initial: str | None = None
+    initial: str | None = Field(default=None, min_length=1)
     features: Features | None = None
-    models_per_group: int | None = Field(default=None, ge=2, le=1000)
+    models_per_group: int | None = Field(default=None, ge=1, le=1000)
     smoothing: Smoothing | None = None
     variants: tuple[Variant, ...] = ()
 
@@ -111,6 +111,11 @@ class Recipe(Strict):
     @classmethod
     def _sorted_rounds(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sorted(set(value)))
+
+    @field_validator("models_per_group")
+    @classmethod
+    def _one_is_none(cls, value: int | None) -> int | None:
+        return None if value == 1 else value
 
     @model_validator(mode="after")
     def _rounds_in_range(self) -> "Recipe":

@@ -6,6 +6,7 @@ step is taken there, so the smallest rate of ``linear`` and ``cosine`` is approa
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import cos, pi
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from flcert.core import plugins
 from flcert.core.settings import Choice
+from flcert.errors import InputError
 
 Schedule = Callable[[float], float]  # from the progress in [0, 1) to the factor
 
@@ -64,9 +66,11 @@ def steps(at: Annotated[tuple[Inside, ...], Field(min_length=1)] = (0.5, 0.75), 
     """The full rate, multiplied by a factor at each of some points.
 
     Args:
-        at: the points, as shares of the training; round 61 of 100 begins at 0.6.
+        at: the points, rising, as shares of the training; round 61 of 100 begins at 0.6.
         factor: what the rate is multiplied by at each.
     """
+    if any(later <= earlier for earlier, later in pairwise(at)):
+        raise InputError(f"option 'at' of schedule 'steps' must rise from point to point, got {list(at)}")
     return lambda progress: float(factor ** sum(progress >= point for point in at))
 
 
