@@ -166,8 +166,8 @@ def _entry(module: ModuleType, name: str, modules: dict[str, ModuleType]) -> lis
     value, path = getattr(module, name), f"{module.__name__}.{name}"
     if inspect.ismodule(value):
         return [f"- :doc:`{path}`: {_first_line(docstring(module, name))}", ""]
-    if module.__name__ == "flcert":
-        home = next(other for other in MODULES[1:] if name in public_names(modules[other]))
+    home = next((other for other in MODULES[1:] if name in public_names(modules[other])), "")
+    if module.__name__ == "flcert" and home:
         role = "class" if inspect.isclass(value) else "func"
         return [f"- :py:{role}:`flcert.{name} <{home}.{name}>`: {_first_line(docstring(module, name))}", ""]
     if inspect.isclass(value):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flcert import certify, datasets, engines, grouping, training, voting
+    from flcert.core.settings import Choice
     from flcert.datasets import Federation
     from flcert.pipeline.run import RunResult, run
     from flcert.runs.config import Config, load_config
@@ -15,6 +16,7 @@ __version__ = version("flcert")
 
 # Loaded when first used, so that `import flcert` and checking a vote table need no torch.
 _HOME = {
+    "Choice": "flcert.core.settings",
     "Config": "flcert.runs.config",
     "Federation": "flcert.datasets",
     "Recipe": "flcert.training",
@@ -25,6 +27,7 @@ _HOME = {
 _MODULES = ("certify", "datasets", "engines", "grouping", "training", "voting")
 
 __all__ = [
+    "Choice",
     "Config",
     "Federation",
     "Recipe",
