@@ -15,8 +15,9 @@ from flcert.datasets import fetch
 from flcert.datasets.handwriting import FONTS, PEN
 from flcert.errors import RunError
 from flcert.features import efficientnet
-from flcert.pretraining import make
-from flcert.public import find, read
+from flcert.pretraining import HEADS, catalogue, make
+from flcert.pretraining.digits import ADDITIONS
+from flcert.public import find, names, read
 from tests import tinydata
 
 QUICK = ("--steps", 3, "--quiet")
@@ -71,11 +72,22 @@ def test_the_default_is_digits_28_and_is_found_by_its_name(flcert, tmp_path):
     assert path.stat().st_size < 5e6
 
 
-def test_the_same_command_finds_the_finished_file_and_another_seed_trains_again(flcert):
+def test_the_same_command_finds_the_finished_file_and_another_seed_replaces_it_only_if_told(flcert, tmp_path):
     first = json.loads(flcert("pretrain", *QUICK, "--json").out)
     again = flcert("pretrain", "digits-28", *QUICK)
     assert "digits-28 is there already" in again.out
-    other = json.loads(flcert("pretrain", *QUICK, "--seed", 1, "--json").out)
+    path = tmp_path / "cache" / "public" / "digits-28.safetensors"
+    written = path.read_bytes()
+    refused = flcert("pretrain", *QUICK, "--seed", 1)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        f"error: {path} was made with other settings (training.seed is 0 there and 1 here); "
+        "give another file (--out) or replace it (--replace)\n"
+    )
+    assert "training.steps is 3 there and 4 here" in flcert("pretrain", "--steps", 4).err
+    assert path.read_bytes() == written
+    assert flcert("pretrain", *QUICK, "--seed", 1, "--out", "other.safetensors").code == 0
+    other = json.loads(flcert("pretrain", *QUICK, "--seed", 1, "--replace", "--json").out)
     assert (first["found"], other["found"]) == (False, False)
     assert first["digest"] != other["digest"]
     assert json.loads(flcert("pretrain", *QUICK, "--seed", 1, "--json").out) == {**other, "found": True}
@@ -200,7 +212,7 @@ REFUSED = {
     ("--out", "here.txt"): "--out must end in .safetensors, got here.txt",
     ("--out", "file/x.safetensors"): "file must be a directory, got a file",
     ("--out", "dir.safetensors"): "dir.safetensors is there, but is no public model",
-    ("--out", "foreign.safetensors"): "foreign.safetensors is there, but is no public model",
+    ("--out", "foreign.safetensors"): "foreign.safetensors is there, but is not a safetensors file that can be read",
     ("--set", "data.options.path=x"): "--set goes with --data",
     ("--data", "folder"): "--data needs --out",
     ("digits-28", "--data", "folder"): "--data takes neither a name nor --with, got 'digits-28'",
@@ -228,6 +240,18 @@ def test_a_downloaded_file_with_another_digest_is_refused_in_one_line(flcert, so
     refused = flcert("pretrain", "--with", "pen", *QUICK)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "public source 'pen' could not be downloaded" in refused.err
+
+
+def test_errors_do_not_begin_with_an_empty_line(flcert):
+    for arguments in (("--model", "cnm"), ("--steps", 0), ("--with", "pen")):
+        refused = flcert("pretrain", *arguments)
+        assert (refused.code, refused.err[:7], refused.err.count("\n")) == (2, "error: ", 1)
+
+
+def test_the_names_of_the_catalogue_are_those_of_what_makes_them():
+    assert set(names.ADDITIONS) == set(ADDITIONS)
+    assert set(names.HEADS) == set(HEADS)
+    assert list(catalogue()) == list(names.NAMES)
 
 
 def test_data_without_examples_are_refused(flcert, tmp_path):

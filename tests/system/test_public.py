@@ -152,7 +152,7 @@ def test_the_front_and_the_options_of_features_are_in_the_key(start, store, sett
 
 def test_weights_that_do_not_fit_are_refused(start, tmp_path):
     def told(settings):
-        with pytest.raises((InputError, IntegrityError)) as failure:
+        with pytest.raises(InputError) as failure:
             train(FEDERATION, GROUPING, settings, store=Store(tmp_path / "none"))
         return str(failure.value)
 
@@ -165,11 +165,11 @@ def test_weights_that_do_not_fit_are_refused(start, tmp_path):
     assert "shape (10,) for 'layers.3.bias', got none" in told(recipe(str(tmp_path / "short.safetensors")))
     spoilt = network()
     spoilt.layers[1].bias.data[3] = float("nan")
-    assert "finite weights, got NaN or infinity in 'layers.1.bias'" in told(
+    assert "finite as float32, got NaN, infinity or too large a number in 'layers.1.bias'" in told(
         recipe(written(tmp_path / "nan.safetensors", spoilt))
     )
     assert "there is no public model at" in told(recipe("gone.safetensors"))
-    assert "run: flcert pretrain digits-99" in told(recipe("digits-99"))
+    assert "unknown public model 'digit-28'; did you mean 'digits-28'?" in told(recipe("digit-28"))
     raw = bytearray(Path(start).read_bytes())
     raw[-1] ^= 1
     Path(start).write_bytes(raw)
@@ -177,6 +177,56 @@ def test_weights_that_do_not_fit_are_refused(start, tmp_path):
     Path(start).write_bytes(raw[:100])
     assert "is not a safetensors file" in told(recipe(start))
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("settings", [recipe, heads])
+def test_weights_that_overflow_a_model_s_numbers_are_refused(settings, tmp_path):
+    arrays = {name: array(value).astype(np.float64) for name, value in network().state_dict().items()}
+    arrays["layers.1.bias"][3] = 1e39
+    card = Card(name="toy", model=NETWORK, input_shape=(64,), num_labels=10, sources=(), training={}, held_out=0)
+    public.write(tmp_path / "large.safetensors", PublicModel("large", arrays, card))
+    with pytest.raises(InputError, match=r"finite as float32, got .* too large a number in 'layers\.1\.bias'$"):
+        train(FEDERATION, GROUPING, settings(str(tmp_path / "large.safetensors")), store=Store(tmp_path / "none"))
+
+
+def test_a_name_that_is_no_public_model_is_told_from_a_file(flcert, tmp_path, start):
+    def told(*settings):
+        done = flcert("run", *(part for one in settings for part in ("--set", one)), "-q")
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        return done.err
+
+    shutil.copy(start, tmp_path / "p_ok.st")
+    unknown = "error: unknown public model 'digit-28'; did you mean 'digits-28'? (known: "
+    for file in ("p_ok.st", "./p_ok.st", "elsewhere/p"):
+        assert f"a file of public weights must end in .safetensors, got '{file}'" in told(f"recipe.initial={file}")
+    assert told("recipe.initial=digit-28").startswith(unknown)
+    assert told("recipe.initial=digits-28").endswith("is not there yet; run: flcert pretrain digits-28\n")
+    assert told("voting.trusted={model='digit-28',votes=1}").startswith(unknown)
+    assert "did you mean 'initial'?" in told("voting.trusted={model='inital',votes=1}")
+    assert told("recipe.initial=") == "error: recipe.initial must not be empty, got ''\n"
+
+
+@pytest.mark.parametrize("at", [3, 20, 60, -1, "card", "fingerprints"])
+def test_an_altered_file_is_one_line_with_what_to_do(flcert, tmp_path, start, at):
+    known = public.read(Path(start))
+    for path in (tmp_path / "mine.safetensors", tmp_path / "cache" / "public" / "digits-28.safetensors"):
+        public.write(path, replace(known, fingerprints=fingerprints(FEDERATION.test_inputs)))
+        raw = bytearray(path.read_bytes())
+        places = {"card": raw.index(b"num_labels") + 16, "fingerprints": 8 + int.from_bytes(raw[:8], "little") + 40}
+        raw[places.get(at, at)] ^= 1
+        path.write_bytes(raw)
+        ours = path.parent.name == "public"
+        done = flcert("run", "--set", f"recipe.initial={'digits-28' if ours else path}", "-q")
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert done.err.startswith(f"error: {path} ")
+        assert done.err.endswith(
+            f"; {'delete it and run: flcert pretrain digits-28' if ours else 'get the file again'}\n"
+        )
+    again = flcert("pretrain", "--steps", 3, "-q")
+    assert (again.code, again.out, again.err.count("\n")) == (2, "", 1)
+    why = done.err.removeprefix(f"error: {path} ").rpartition("; ")[0]
+    assert again.err.startswith(f"error: {path} is there, but {why}; delete it and run the same command again")
 
 
 def test_the_command_line_says_in_one_line_what_is_wrong(flcert, tmp_path):
@@ -412,6 +462,14 @@ def test_several_models_of_a_group_add_up_their_scores(store):
     assert (one != predicted_labels(scores)).any()
 
 
+def test_one_model_of_a_group_is_the_same_as_none_said(store):
+    one = train(FEDERATION, GROUPING, Recipe(rounds=1, local_steps=1, models_per_group=1), store=store)
+    none = train(FEDERATION, GROUPING, Recipe(rounds=1, local_steps=1), store=store)
+    assert (one.keys, none.reused) == (none.keys, 4)
+    with pytest.raises(InputError, match="models_per_group must be greater than or equal to 1, got 0"):
+        Recipe(models_per_group=0)
+
+
 # Trusted votes
 
 
@@ -568,13 +626,13 @@ def test_a_card_or_fingerprints_that_were_altered_are_noticed(start):
     raw = Path(start).read_bytes()
     for old, new in ((b'\\"num_labels\\": 10', b'\\"num_labels\\": 11'), (b"toy", b"tow")):
         Path(start).write_bytes(raw.replace(old, new, 1))
-        with pytest.raises(IntegrityError, match="card or its fingerprints"):
+        with pytest.raises(InputError, match="card or its fingerprints"):
             public.read(Path(start))
     public.write(Path(start), replace(known, fingerprints=fingerprints(FEDERATION.test_inputs[::-1])))
     other = Path(start).read_bytes()
     header = 8 + int.from_bytes(raw[:8], "little")
     Path(start).write_bytes(raw[:header] + other[header:])
-    with pytest.raises(IntegrityError, match="card or its fingerprints"):
+    with pytest.raises(InputError, match="card or its fingerprints"):
         public.read(Path(start))
 
 

@@ -37,6 +37,9 @@ def pretrain(
         Path | None,
         typer.Option("--out", "-o", help="The file to write.", show_default="the public models of the cache"),
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a file that was made with other settings.")
+    ] = False,
     data_dir: DataDirectory = None,
     list_: Annotated[bool, typer.Option("--list", help="List the public models that have a name, and stop.")] = False,
     json_: Json = False,
@@ -45,8 +48,9 @@ def pretrain(
     """Train a public model: weights that are fixed before a federation begins and that no client can influence.
 
     The file has a card that says what the model was trained on, how, and how accurate it is on examples of its own
-    sources that were kept apart. The same command with the same arguments finds the finished file. Some models of the
-    list are made of published weights, without training.
+    sources that were kept apart. The same command with the same arguments finds the finished file; a file of other
+    arguments is kept unless you give --replace. Some models of the list are made of published weights, without
+    training.
 
     Example: `flcert pretrain digits-28`
 
@@ -63,7 +67,7 @@ def pretrain(
     chosen = {"steps": steps, "learning_rate": learning_rate, "seed": seed}
     given = {key: value for key, value in chosen.items() if value is not None}
     if name in HEADS:
-        _head(name, {"--with": with_, "--data": data, "--set": set_, "--steps": steps}, out, as_json=json_)
+        _head(name, {"--with": with_, "--data": data, "--set": set_, "--steps": steps}, out, replace, as_json=json_)
         return
     if data is None:
         if set_:
@@ -74,14 +78,14 @@ def pretrain(
             raise InputError(f"--data takes neither a name nor --with, got {name or with_!r}")
         plan = _data_plan(data, set_ or [], model, given, out)
     path = _path(plan.card.name, out)
-    there = finished(plan.card, path)
+    there = finished(plan.card, path, replace=replace)
     if there is None:
         with progress_bars(quiet, "nothing was written, and the same command starts over") as progress:
             done = make(plan, path, progress)
     _print(there or done, path, found=there is not None, as_json=json_)
 
 
-def _head(name: str, given: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
+def _head(name: str, given: dict[str, Any], out: Path | None, replace: bool, *, as_json: bool) -> None:
     """Write a head that needs no training."""
     from flcert.pretraining import finished, head
     from flcert.public import write
@@ -91,7 +95,7 @@ def _head(name: str, given: dict[str, Any], out: Path | None, *, as_json: bool) 
             raise InputError(f"{name!r} is made without training and takes no {option}, got {value!r}")
     path, made = _path(name, out), head(name)
     assert made.card is not None
-    there = finished(made.card, path)
+    there = finished(made.card, path, replace=replace)
     if there is None:
         write(path, made)
     _print(there or made, path, found=there is not None, as_json=as_json)
@@ -101,7 +105,8 @@ def _digits_plan(
     name: str | None, with_: str | None, model: str, given: dict[str, Any], data_dir: Path | None, quiet: bool
 ) -> "Plan":
     from flcert.core.settings import Choice
-    from flcert.pretraining import BASE, MORE_STEPS, STEPS, additions, of_digits
+    from flcert.pretraining import MORE_STEPS, STEPS, additions, of_digits
+    from flcert.public.names import BASE
 
     more = [one.strip() for one in with_.split(",")] if with_ is not None else []
     chosen = additions(BASE if name is None else name, more)

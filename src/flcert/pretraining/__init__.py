@@ -1,13 +1,12 @@
 """Training of public models, from public sources or from data that a user declares public."""
 
-from flcert.pretraining.catalogue import BASE, MORE_STEPS, STEPS, additions, catalogue, full_name
+from flcert.pretraining.catalogue import MORE_STEPS, STEPS, additions, catalogue
 from flcert.pretraining.fit import Fit
 from flcert.pretraining.heads import HEADS, head
 from flcert.pretraining.make import finished, pretrain
 from flcert.pretraining.plan import Plan, of_data, of_digits
 
 __all__ = [
-    "BASE",
     "HEADS",
     "MORE_STEPS",
     "STEPS",
@@ -16,7 +15,6 @@ __all__ = [
     "additions",
     "catalogue",
     "finished",
-    "full_name",
     "head",
     "of_data",
     "of_digits",

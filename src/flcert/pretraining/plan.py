@@ -18,12 +18,12 @@ from flcert.datasets import DATASETS, Federation
 from flcert.datasets.fetch import Report
 from flcert.datasets.sources import get, read_files
 from flcert.errors import InputError, IntegrityError, RunError
-from flcert.pretraining.catalogue import full_name
 from flcert.pretraining.changes import Changes, varied
 from flcert.pretraining.digits import ADDITIONS, Addition, Drawn, scikit_learn
 from flcert.pretraining.fit import Batch, Fit
 from flcert.pretraining.ink import SIDE, Ink, joined
 from flcert.public import Card, SourceFacts
+from flcert.public.names import full_name
 from flcert.training.device import tensor
 
 HELD_OUT = 0.1  # the share of each public source that is kept apart
@@ -131,7 +131,7 @@ def _files(addition: Addition, data_dir: Path | None, report: Report) -> dict[st
         get(addition.source, data_dir, report=report)
         return read_files(addition.source, data_dir)[0]
     except (RunError, IntegrityError) as error:
-        reason = next(iter(str(error).splitlines()[1:]), str(error)).strip()
+        reason = next(iter(str(error).splitlines()[1:]), str(error)).strip(" ;")
         raise InputError(
             f"public source {name!r} could not be downloaded ({reason}); leave it out, "
             f"or put its files in place with: flcert data get {name} --from DIRECTORY"

@@ -1,12 +1,13 @@
 """Files of public models: safetensors with the weights and, for those that ``flcert pretrain`` made, a card."""
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -15,8 +16,9 @@ from flcert.core.digest import digest_arrays, digest_named
 from flcert.core.files import write_atomic
 from flcert.core.settings import complaint
 from flcert.core.store import Arrays, default_directory
-from flcert.errors import InputError, IntegrityError
+from flcert.errors import InputError, unknown_name
 from flcert.public.card import Card
+from flcert.public.names import NAMES
 
 SUFFIX = ".safetensors"
 """How the name of a model's file ends."""
@@ -51,19 +53,41 @@ def public_directory() -> Path:
     return default_directory() / "public"
 
 
-def find(name: str) -> PublicModel:
+class DamagedError(InputError):
+    """A file of public weights was altered or cut short, or never was one.
+
+    Args:
+        path: the file.
+        what: what is wrong with it.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        ours = path.parent == public_directory() and path.stem in NAMES
+        again = f"delete it and run: flcert pretrain {path.stem}" if ours else "get the file again"
+        super().__init__(f"{path} {what}; {again}")
+        self.what = what
+
+
+def find(name: str, others: Collection[str] = ()) -> PublicModel:
     """The public model of this name in the catalogue, or in the file at this path.
+
+    Args:
+        name: the name, or a path that ends in ``.safetensors``.
+        others: what else could have been meant, to suggest it.
 
     Raises:
         InputError: there is none; the message says how to get it.
-        IntegrityError: the file was altered or cut short.
     """
     if name.endswith(SUFFIX):
         return read(Path(name))
+    if "/" in name or Path(name).is_file():
+        raise InputError(f"a file of public weights must end in {SUFFIX}, got {name!r}")
     path = public_directory() / f"{name}{SUFFIX}"
-    if not path.is_file():
-        raise InputError(f"public model {name!r} is not there yet; run: flcert pretrain {name}")
-    return read(path)
+    if path.is_file():
+        return read(path)
+    if name not in NAMES:
+        raise unknown_name("public model", name, (*NAMES, *others))
+    raise InputError(f"public model {name!r} is not there yet; run: flcert pretrain {name}")
 
 
 def write(path: Path, model: PublicModel) -> None:
@@ -80,28 +104,44 @@ def read(path: Path) -> PublicModel:
 
     Raises:
         InputError: it cannot be read, or its weights are not finite numbers.
-        IntegrityError: the weights are not those that its header names.
+        DamagedError: it is not what ``write`` wrote; the message says what to do.
     """
     if not path.is_file():
         raise InputError(f"there is no public model at {path}")
+    model, header = _opened(path)
+    if header.get("digest", model.digest) != model.digest:
+        raise DamagedError(path, "was altered: its weights are not those that its header names")
+    if "seal" in header and header["seal"] != _seal(header["card"], model.fingerprints):
+        raise DamagedError(path, "was altered: its card or its fingerprints are not those that were written")
+    for name, values in model.arrays.items():
+        if not finite_as(values, np.float32):
+            raise InputError(
+                f"{path} must hold weights that are finite as float32, got NaN, infinity or too large a number in "
+                f"{name!r}"
+            )
+    return model
+
+
+def finite_as(values: NDArray[np.generic], dtype: DTypeLike) -> bool:
+    """Whether values are finite numbers, and stay so in this type; whole numbers are."""
+    if not np.issubdtype(values.dtype, np.floating):
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values).all() and np.isfinite(values.astype(dtype)).all())
+
+
+def _opened(path: Path) -> tuple[PublicModel, dict[str, Any]]:
+    """What a file holds, and its header."""
     try:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
             header = json.loads((file.metadata() or {}).get("flcert", "{}"))
         card = Card.model_validate(header["card"]) if header.get("card") else None
     except ValidationError as failure:
-        raise complaint(failure, f"the card of {path}") from None
+        raise DamagedError(path, f"has a card that cannot be read ({complaint(failure, 'it')})") from None
     except (OSError, SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path} is not a safetensors file that can be read: {error}") from None
-    model = PublicModel(path.stem, arrays, card, arrays.pop(FINGERPRINTS, None))
-    if header.get("digest", model.digest) != model.digest:
-        raise IntegrityError(f"{path} was altered: its weights are not those that its header names")
-    if "seal" in header and header["seal"] != _seal(header["card"], model.fingerprints):
-        raise IntegrityError(f"{path} was altered: its card or its fingerprints are not those that were written")
-    for name, values in arrays.items():
-        if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
-            raise InputError(f"{path} must hold finite weights, got NaN or infinity in {name!r}")
-    return model
+        raise DamagedError(path, f"is not a safetensors file that can be read ({error})") from None
+    return PublicModel(path.stem, arrays, card, arrays.pop(FINGERPRINTS, None)), header
 
 
 def _seal(card: Any, fingerprints: NDArray[np.generic] | None) -> str:

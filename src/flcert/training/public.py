@@ -14,6 +14,7 @@ from flcert.errors import InputError
 from flcert.features import PublicFunction
 from flcert.features.front import divided
 from flcert.public import Card, PublicModel, find
+from flcert.public.model import finite_as
 from flcert.training.recipe import Recipe
 from flcert.training.start import state_arrays
 
@@ -112,6 +113,9 @@ def fitted(arrays: Mapping[str, NDArray[np.generic]], module: nn.Module, name: s
         got = f"shape {np.shape(arrays[key])}" if key in arrays else "none"
         if needed != got:
             raise InputError(f"the weights of {name!r} must fit the model, which has {needed} for {key!r}, got {got}")
-        if not np.isfinite(arrays[key]).all():
-            raise InputError(f"the weights of {name!r} must be finite, got NaN or infinity in {key!r}")
+        if not finite_as(arrays[key], state[key].dtype):
+            raise InputError(
+                f"the weights of {name!r} must be finite as {state[key].dtype}, "
+                f"got NaN, infinity or too large a number in {key!r}"
+            )
     return {key: np.array(arrays[key], dtype=one.dtype) for key, one in state.items()}

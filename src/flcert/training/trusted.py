@@ -29,11 +29,12 @@ class TrustedModel(Strict):
 
     Args:
         model: "initial" for the public model that groups start from; "root" for one that is trained on the root set of
-            the server as a group is trained; or the path of a safetensors file that fits the recipe's model.
+            the server as a group is trained; or a name from the catalogue of ``flcert pretrain`` or the path of a
+            safetensors file, whose weights fit the recipe's model.
         votes: T, its votes on each input.
     """
 
-    model: str = INITIAL
+    model: str = Field(default=INITIAL, min_length=1)
     votes: int = Field(ge=0)
 
 
@@ -82,7 +83,7 @@ def ready_arrays(
         num_labels: L.
     """
     if trusted.model != INITIAL:
-        found = find(trusted.model)
+        found = find(trusted.model, others=(INITIAL, ROOT))
         return fitted(found.arrays, initial_module(recipe, public.shape(input_shape), num_labels), found.name)
     if public.start is None:
         raise InputError("voting.trusted.model = 'initial' is the public start of the groups: set recipe.initial")
