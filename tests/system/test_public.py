@@ -46,6 +46,7 @@ FEDERATION = load("digits", num_clients=12, num_test=40)
 GROUPING = balanced(FEDERATION.ids, 4)
 NETWORK = Choice(name="mlp", options={"hidden": [16]})
 COPIES = {"copies": 2, "augmentation": "tests.own_features:jitter"}
+PARTS = ("weight", "bias")
 QUICK = ("data.options.num_clients=12", "data.options.num_test=40", "grouping.kind=balanced", "grouping.num_groups=4")
 
 
@@ -414,6 +415,64 @@ def test_forgetting_a_client_deletes_its_features(config, store, tmp_path):
         assert (done.result.directory / name).read_bytes() == (never.directory / name).read_bytes()
     assert done.deleted == 3  # its features, its group's model, and that model's votes
     assert len(list(store.entries())) == before - 3 + 2
+
+
+def contents(*places):
+    """All files under these directories, with their bytes."""
+    return {path: path.read_bytes() for place in places for path in Path(place).rglob("*") if path.is_file()}
+
+
+def test_a_finished_run_does_not_move_to_another_public_model(flcert, start, tmp_path):
+    settings = [*QUICK, "recipe.model=linear", "recipe.initial=digits-28", "recipe.features=front", "recipe.rounds=1"]
+    given = [part for one in settings for part in ("--set", one)]
+    place = tmp_path / "cache" / "public" / "digits-28.safetensors"
+    place.parent.mkdir(parents=True)
+    written(place, network())
+    make = ("run", *given, "--engine", "inline", "-q", "--out", "runs/heads")
+    assert flcert(*make).code == 0
+    assert flcert("compress", "runs/heads", "--dtype", "int8", "-q").code == 0
+    before = contents("runs", "cache/store")
+    written(place, network(seed=1))
+    for command in (make, ("forget", "runs/heads", "client-0003", "--engine", "inline", "-q")):
+        refused = flcert(*command)
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err == (
+            "error: runs/heads: the weights of public model 'digits-28' are not those that this run was made with; "
+            "put those back, or make a new run in another directory\n"
+        )
+        assert contents("runs", "cache/store") == before
+    assert flcert("run", *given, "--engine", "inline", "-q", "--out", "runs/other").code == 0
+    mixed = flcert("compress", "runs/other", "--dtype", "int8", "--out", "runs/heads-int8", "-q")
+    assert mixed.err.startswith("error: runs/heads-int8: the weights of public model 'digits-28' are not those")
+    written(place, network())
+    assert flcert("forget", "runs/heads", "client-0003", "--engine", "inline", "-q").code == 0
+    (tmp_path / "runs" / "other" / "manifest.json").unlink()  # a run that is not finished goes on with what there is
+    assert flcert("run", *given, "--engine", "inline", "-q", "--out", "runs/other").code == 0
+
+
+def test_a_finished_run_does_not_move_to_another_function_or_trusted_model(config, store, tmp_path):
+    def weights(file, layer):
+        public.write(tmp_path / file, PublicModel(file, {name: array(value) for name, value in layer.items()}))
+        return str(tmp_path / file)
+
+    def function(seed):
+        torch.manual_seed(seed)
+        return weights("w.safetensors", torch.nn.ModuleDict({"dense": torch.nn.Linear(64, 8)}).state_dict())
+
+    def head(seed):
+        return weights("h.safetensors", {f"layers.1.{part}": getattr(network(seed).layers[3], part) for part in PARTS})
+
+    own = {"model": "linear", "rounds": 1, "features": {"name": "tests.own_features:Doubled", "weights": function(0)}}
+    features = parse_config({**config.canonical(), "recipe": own})
+    trusted = trusting(config, model=head(0), votes=2)
+    for place, settings, change in (("f", features, function), ("t", trusted, head)):
+        run(settings, tmp_path / place, engine=Inline(), store=store)
+        run(settings, tmp_path / place, engine=Inline(), store=store)
+        before = contents(tmp_path / place)
+        change(5)
+        with pytest.raises(InputError, match=rf"/{place}: the .* are not those that this run was made with"):
+            run(settings, tmp_path / place, engine=Inline(), store=store)
+        assert contents(tmp_path / place) == before
 
 
 def test_compressed_heads_and_groups_trained_apart_go_on_from_the_same_features(config, store, tmp_path):

@@ -26,6 +26,7 @@ from flcert.flower.strategy import never_wait, weight_of
 from flcert.grouping import GroupingKind, disjoint_groups, kind_class
 from flcert.pipeline.results import Circumstances, TrainedRun, certified, needs_ranks, write_results
 from flcert.pipeline.run import RunResult
+from flcert.pipeline.unchanged import check_unchanged
 from flcert.runs.directory import RunDirectory
 from flcert.runs.records import DroppedReply, NetworkFacts
 from flcert.training import Ensemble, Progress
@@ -86,6 +87,7 @@ def train(
     nodes = connected(grid, clients, wait=options.timing.wait)
     planned = plan(agreement, nodes, subject_of(tuple(nodes), tested))
     run_directory = RunDirectory.claim(Path(directory), planned.config)
+    check_unchanged(run_directory, planned.config, planned.public, planned.trusted)
     with one_thread():
         one = partial(_train_group, grid, planned, run_directory, options.timing)
         outcomes = _train_all(one, planned.keys, options.timing.concurrent, options.progress)

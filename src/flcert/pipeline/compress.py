@@ -9,6 +9,7 @@ from flcert.engines import Engine, Processes, Workers
 from flcert.errors import InputError
 from flcert.pipeline.results import TrainedRun
 from flcert.pipeline.run import RunResult, certify_models, federation_of
+from flcert.pipeline.unchanged import check_unchanged
 from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
 from flcert.training import Context, Progress
@@ -66,6 +67,7 @@ def compress(
     new = RunDirectory.claim(target, config)
     grouping = old.grouping(federation.ids)  # as it was trained, whatever a user's own grouping would make now
     opened = open_ensemble(old)
+    check_unchanged(new, config, opened.public, opened.trusted)
     origins = {key: client_origins(federation, grouping.members[group]) for group, key in opened.model_keys().items()}
     there = replace(opened, grouping=grouping, origins=origins)
     ensemble = compressed_ensemble(there, dtype, store)

@@ -11,6 +11,7 @@ from flcert.engines import Engine
 from flcert.errors import InputError
 from flcert.grouping import KINDS
 from flcert.pipeline.run import RunResult, checked, federation_of, run
+from flcert.pipeline.unchanged import public_for
 from flcert.runs.config import Config
 from flcert.runs.directory import RunDirectory
 from flcert.training import Progress
@@ -61,7 +62,8 @@ def forget(
     beside, set_aside = path.with_name(f".{path.name}.forgetting"), path.with_name(f".{path.name}.forgotten")
     if set_aside.exists() and not path.exists():  # killed while the new run was taking its place
         set_aside.rename(path)
-    before, store = RunDirectory.open(path).config(), store or Store()
+    directory, store = RunDirectory.open(path), store or Store()
+    before = directory.config()
     if not before.grouping.can_forget:
         able = [name for name, kind in KINDS.items() if kind.can_forget]
         raise InputError(
@@ -70,8 +72,9 @@ def forget(
         )
     after = before.model_copy(update={"forget": tuple(sorted({*before.forget, *clients}))})
     federation = federation_of(before)
-    if federation.subject.digest != RunDirectory.open(path).manifest().data.digest:
+    if federation.subject.digest != directory.manifest().data.digest:
         raise InputError(f"the data {before.data.name!r} are not those that {path} was trained on")
+    public_for(directory, before, federation)
     grouping = before.grouping.groups_of(federation.ids, federation.forgotten)
     held = [members for members in grouping.members if {federation.ids[client] for client in members} & set(clients)]
     everybody = datasets.load(before.data.name, **before.data.options)

@@ -20,6 +20,7 @@ from flcert.grouping import Grouping
 from flcert.pipeline.attack import attack_plan, evaluate_attack
 from flcert.pipeline.overlap import checked_overlap
 from flcert.pipeline.results import FLOWER, Circumstances, TrainedRun, certified, needs_ranks, write_results
+from flcert.pipeline.unchanged import public_for
 from flcert.runs.config import Config
 from flcert.runs.directory import RunDirectory
 from flcert.runs.records import OverlapFacts, Summary
@@ -77,9 +78,10 @@ def run(
     federation, grouping, plan = checked(config)
     overlap = checked_overlap(config, federation, store)
     run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
+    public = public_for(run_directory, config, federation)
     with Workers(engine or Processes(), federation) as workers:
         context = Context(workers, store, progress)
-        ensemble = train_groups(context, grouping, config.recipe)
+        ensemble = train_groups(context, grouping, config.recipe, public=public)
         if config.compression:
             ensemble = compressed_ensemble(ensemble, config.compression, store)
         if trusted := config.voting.trusted:

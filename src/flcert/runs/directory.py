@@ -98,11 +98,16 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """Open the directory of a finished run."""
-        if not (path / "manifest.json").exists():
+        if not cls(path).finished:
             begun = (path / "config.json").exists()
             state = "holds a run that is not finished; run it again" if begun else "is not a run directory"
             raise InputError(f"{path} {state} (no manifest.json)")
         return cls(path)
+
+    @property
+    def finished(self) -> bool:
+        """Whether its run is finished."""
+        return (self.path / Manifest.file).exists()
 
     def model(self, group: int) -> Path:
         """The file of a group's model."""
