@@ -24,6 +24,8 @@ from flcert.core.store import Store
 from flcert.datasets import Federation, load
 from flcert.engines import Inline, Processes
 from flcert.errors import InputError, IntegrityError
+from flcert.experiments import Options
+from flcert.experiments.reproduce import Request, reproduce
 from flcert.features import PublicFunction, one_by_one
 from flcert.grouping import balanced
 from flcert.pipeline.compress import compress
@@ -566,6 +568,25 @@ def test_a_trusted_model_votes_beside_the_groups(config, store, tmp_path, model,
     opened = open_ensemble(directory).evidence(federation.test_inputs)
     assert np.array_equal(opened.trusted, own)
     assert np.array_equal(opened.votes, votes)
+
+
+@pytest.mark.parametrize("name", ["groups", "backdoor"])
+def test_a_figure_says_up_to_which_m_the_federation_is_above_the_public_model(name, start, store, tmp_path):
+    settings = ["recipe.model.options.hidden=[16]", f"recipe.initial={start}", "recipe.rounds=1", "recipe.seeds=shared"]
+    data = ["data.options.num_test=40", "grouping.num_groups=4", "certificate.alpha=0.5"]
+    config = load_config(preset="digits", scale=0.1, overrides=[*settings, *data])
+    request = Request(name, config, "tiny", Options(groups=(2, 4)) if name == "groups" else Options())
+    made = reproduce(request, tmp_path / "figures", engine=Inline(), store=store)
+    alone = np.mean(labels_of(network()) == FEDERATION.test_labels)
+    curves = {}
+    for method, setting, m, share in made.outcome.rows:
+        if setting != "with trigger":
+            above = curves.setdefault((method, 4 if setting == "clean" else setting), [None])
+            above[0] = m if share > alone else above[0]
+    words = {key: "never" if m is None else f"up to m = {m}" for key, (m,) in curves.items()}
+    told = "; ".join(f"{method} with N = {number} {words[method, number]}" for method, number in words)
+    assert f"The certified accuracy is above that: {told}." in made.outcome.note
+    assert len(words) == (4 if name == "groups" else 2)
 
 
 def test_an_attack_does_not_reach_the_trusted_model(config, store, tmp_path):

@@ -20,6 +20,7 @@ from flcert.grouping import Grouping, kind_class, paper_variants
 from flcert.pipeline.baselines import baseline
 from flcert.pipeline.run import federation_of
 from flcert.runs.config import Config
+from flcert.runs.records import above_until
 from flcert.training import Context, Ensemble, Progress
 from flcert.training.checks import check_recipe
 from flcert.training.train import refuse_without_models, train_groups
@@ -44,6 +45,7 @@ class Lab:
         self.failed: list[str] = []
         self.public: NDArray[np.int64] | None = None  # labels of the public model that groups start from
         self.probabilistic: dict[str, dict[int, Guarantee]] = {}  # by method and number of groups
+        self.certified: dict[tuple[str, int], list[Curve]] = {}  # by the same; not on inputs with a trigger
 
     @property
     def federation(self) -> Federation:
@@ -106,6 +108,7 @@ class Lab:
         remarks, inputs = list(self.failed), len(self.truth)
         if self.public_accuracy is not None:
             remarks.append(f"The public model alone is right on {self.public_accuracy:.1%}, whatever clients do.")
+            remarks += self._above(self.public_accuracy)
         for method, guarantees in self.probabilistic.items():
             (probability,) = {one.failure_probability for one in guarantees.values()}
             remarks.append(
@@ -120,6 +123,17 @@ class Lab:
                 )
         return remarks
 
+    def _above(self, accuracy: float) -> list[str]:
+        """Up to which m the certified accuracy of each method is above that of the public model."""
+        told = []
+        for (method, number), curves in self.certified.items():
+            reached = sorted({above_until(curve, accuracy) for curve in curves}, key=lambda m: -1 if m is None else m)
+            levels = " or ".join("never" if m is None else f"up to m = {m:,}" for m in reached)
+            several = ", depending on the curve" if len(reached) > 1 else ""
+            name = f"{method} with N = {number:,}" if number > 1 else "one model of all clients"
+            told.append(f"{name} {levels}{several}")
+        return [f"The certified accuracy is above that: {'; '.join(told)}."] if told else []
+
     def evidence(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Evidence:
         """Votes on the test inputs, stamped with a trigger or after fewer rounds if asked for."""
         return evidence_on_test_set(self.context, ensemble, Question(rounds=rounds, trigger=trigger))
@@ -132,10 +146,13 @@ class Lab:
     def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
         """CA@m for every m."""
         evidence, guarantee = self.evidence(ensemble, trigger, rounds), self.guarantee(ensemble)
+        method, number = kind_class(ensemble.grouping.kind).title, len(ensemble.grouping)
         if guarantee.probabilistic:
-            method = kind_class(ensemble.grouping.kind).title
-            self.probabilistic.setdefault(method, {})[len(ensemble.grouping)] = guarantee
-        return certified_accuracy(guarantee.certify(evidence), self.truth)
+            self.probabilistic.setdefault(method, {})[number] = guarantee
+        curve = certified_accuracy(guarantee.certify(evidence), self.truth)
+        if trigger is None and rounds is None:
+            self.certified.setdefault((method, number), []).append(curve)
+        return curve
 
     def labels(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> NDArray[np.int64]:
         """What the ensemble predicts for the test inputs."""

@@ -270,8 +270,17 @@ class PublicFigures(Strict):
     ) -> "PublicFigures":
         """The figures beside a curve of certified accuracy, which never rises."""
         accuracy = float(np.mean(labels == truth))
-        above = np.flatnonzero(curve > accuracy)
-        return cls(name=name, accuracy=accuracy, above_until=int(above[-1]) if len(above) else None)
+        return cls(name=name, accuracy=accuracy, above_until=above_until(curve, accuracy))
+
+
+def above_until(curve: NDArray[np.float64], accuracy: float) -> int | None:
+    """The largest m at which a curve of certified accuracy is above an accuracy; None if it never is.
+
+    >>> above_until(np.array([0.9, 0.8, 0.7]), 0.75), above_until(np.array([0.9, 0.8, 0.7]), 0.9)
+    (1, None)
+    """
+    above = np.flatnonzero(curve > accuracy)
+    return int(above[-1]) if len(above) else None
 
 
 class Summary(Record):
@@ -325,7 +334,7 @@ class Sample(Strict):
         label: the label that the groups vote for.
         level: the level proved for it.
         abstained: whether nothing is certified.
-        votes: the labels with the most votes, and their counts.
+        votes: the labels with the most votes, and their counts, trusted votes among them.
         shown: what a person sees: the pixels of a picture as base64-encoded bytes, a text, or numbers.
     """
 
