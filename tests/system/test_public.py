@@ -589,6 +589,21 @@ def test_a_figure_says_up_to_which_m_the_federation_is_above_the_public_model(na
     assert len(words) == (4 if name == "groups" else 2)
 
 
+def test_a_run_without_a_trade_says_why(flcert, start, tmp_path):
+    def told(*settings):
+        given = [part for one in (*QUICK, "recipe.rounds=1", *settings) for part in ("--set", one)]
+        directory = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
+        assert flcert("run", *given, "--engine", "inline", "-q", "--out", directory).code == 0
+        refused = flcert("plan", "--run", directory)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+        return refused.err
+
+    public_start = ("recipe.model.options.hidden=[16]", f"recipe.initial={start}")
+    assert "has no public or trusted model whose votes" in told()
+    sampled = ("grouping={kind='sampled',num_groups=40,group_size=2}",)
+    assert "certificate 'sampled', which is probabilistic" in told(*public_start, *sampled)
+
+
 def test_an_attack_does_not_reach_the_trusted_model(config, store, tmp_path):
     attack = load_config(None, [*QUICK, "attack.name=label-flip", "attack.malicious=12"]).attack
     trusted = trusting(config.model_copy(update={"attack": attack}), model="initial", votes=9)

@@ -25,7 +25,7 @@ from flcert.report.points import (
     telling_level,
     widened,
 )
-from flcert.report.trade import trade_of_run
+from flcert.report.trade import trade_of_run, why_no_trade
 from flcert.runs.directory import RunDirectory
 from flcert.runs.records import AttackFigures, Manifest, Samples, Summary
 
@@ -57,7 +57,7 @@ def write_report(run_directory: RunDirectory) -> Path:
         dropped=sum(len(facts.dropped) for facts in groups),
         chart=Chart(wide, summary.accuracy, also),
         telling=telling_level(curve),
-        trade=trade_of_run(run_directory),
+        trade=None if why_no_trade(run_directory) else trade_of_run(run_directory),
         stamped=_on_stamped(summary.attack),
         data={
             "curve": wide.tolist(),

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.certify import trade
+from flcert.errors import InputError
 from flcert.report.points import chosen_levels
 from flcert.runs.directory import RunDirectory
 
@@ -38,17 +39,36 @@ class Trade:
         return float(curve[m]) if m < len(curve) else 0.0
 
 
-def trade_of_run(directory: RunDirectory) -> Trade | None:
-    """The trade of a run that has a trusted or a public model, if its certificate takes trusted votes."""
+def trade_of_run(directory: RunDirectory) -> Trade:
+    """The trade of a run.
+
+    Raises:
+        InputError: there is none; the message says why.
+    """
+    if reason := why_no_trade(directory):
+        raise InputError(reason)
     guarantee = directory.guarantee()
-    facts = directory.manifest().public
-    if facts is None or not guarantee.takes_trusted or guarantee.probabilistic:
-        return None
     evidence, name = directory.evidence(guarantee.needs), "the trusted model"
     if evidence.trusted is None:
-        if not (directory.path / "public.npy").exists():
-            return None
-        evidence, name = replace(evidence, trusted=directory.array("public").astype(np.int64)), f"{facts.name!r}"
+        labels, facts = directory.array("public").astype(np.int64), directory.manifest().public
+        evidence, name = replace(evidence, trusted=labels), f"{facts.name if facts else None!r}"
     groups = len(directory.manifest().groups)
     numbers = sorted({round(share * groups) for share in SHARES} | {guarantee.trusted})
     return Trade(name, trade(guarantee, evidence, directory.truth(), numbers))
+
+
+def why_no_trade(directory: RunDirectory) -> str:
+    """Why a run has no trade to show; empty if it has one."""
+    guarantee = directory.guarantee()
+    if not any((directory.path / f"{model}.npy").exists() for model in ("trusted", "public")):
+        return (
+            f"{directory.path} has no public or trusted model whose votes could be counted beside those of the groups"
+        )
+    if not guarantee.takes_trusted:
+        return f"{directory.path} has certificate {guarantee.kind!r}, which cannot take trusted votes"
+    if guarantee.probabilistic:
+        return (
+            f"{directory.path} has certificate {guarantee.kind!r}, which is probabilistic: its curves for several "
+            "numbers of trusted votes would not hold together"
+        )
+    return ""
