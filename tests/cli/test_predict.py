@@ -37,7 +37,7 @@ def test_csv_inputs_and_json_output(flcert, run):
     np.savetxt("inputs.csv", inputs, delimiter=",", fmt="%.9g")
     from_csv = json.loads(flcert("predict", "run", "inputs.csv", "--json").out)
     assert from_csv == json.loads(flcert("predict", "run", "inputs.npy", "--json").out)
-    assert set(from_csv) == {"certificate", "labels", "levels", "abstained", "votes"}
+    assert set(from_csv) == {"certificate", "meaning", "labels", "levels", "abstained", "votes"}
 
 
 @pytest.mark.parametrize(

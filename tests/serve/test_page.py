@@ -6,7 +6,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from flcert import models, public
+from flcert.core.settings import Choice
 from flcert.runs.directory import RunDirectory
+from tests.serve.conftest import DIGITS, made
 
 
 class Page:
@@ -150,3 +153,39 @@ def test_sampled_groups_say_what_is_spent(browser, sampled_directory, serving, t
             assert f"({spent} of 2 predictions with a certificate are spent.)" in page.text("standing")
         page.pick(3)
         assert "without a certificate" in page.text("verdict")
+
+
+@pytest.fixture(scope="module")
+def trusting_directory(tmp_path_factory):
+    """Digits in disjoint groups that start from a public model, with twenty votes of that model."""
+    place = tmp_path_factory.mktemp("trusting")
+    network = models.build(Choice(name="mlp"), (64,), 10, 0)
+    weights = {name: value.numpy() for name, value in network.state_dict().items()}
+    public.write(place / "p.safetensors", public.PublicModel("p", weights))
+    start = f"recipe.initial={place / 'p.safetensors'}"
+    return made(place, [*DIGITS, start, "voting.trusted={model='initial',votes=20}"])
+
+
+def test_trusted_votes_are_told_apart_and_cannot_be_taken_away(browser, trusting_directory, serving):
+    with serving(trusting_directory) as service:
+        page = Page(browser, service.address)
+        page.pick(len(page.options()) - 1)
+        assert "The hatched part of a bar is the server's own: 20 votes for" in page.text("reading")
+        first, *others = page.find("votes").find_elements(By.TAG_NAME, "tr")
+        votes = [int(row.text.split()[1]) for row in (first, *others)]
+        assert sum(votes) == 15 + 20
+        page.slide(60)
+        first, *others = page.find("votes").find_elements(By.TAG_NAME, "tr")
+        own = 100 * 20 / votes[0]
+        assert (width(first, "i"), width(first, "b")) == pytest.approx((own, own), rel=1e-3)
+        for row in others:  # all groups together have fifteen votes
+            assert width(row, "i") == pytest.approx(100 * 15 / votes[0], rel=1e-3)
+            assert not row.find_elements(By.TAG_NAME, "b")
+        above = RunDirectory.open(trusting_directory).summary().public.above_until
+        until = "is never above that" if above is None else f"is above that up to m = {above}"
+        assert f"the certified accuracy {until}." in page.text("curve-words")
+
+
+def width(row, tag):
+    """The width of a part of a bar, in per cent."""
+    return float(row.find_element(By.TAG_NAME, tag).get_attribute("style").split()[1][:-2])

@@ -37,6 +37,7 @@ from flcert.report.points import overlap_sentence
 from flcert.runs.config import load_config, parse_config
 from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
+from flcert.serve.service import Service
 from flcert.training import Recipe, train
 from flcert.training.device import array
 from flcert.training.examples import FeaturesTask, client_features
@@ -568,6 +569,35 @@ def test_a_trusted_model_votes_beside_the_groups(config, store, tmp_path, model,
     opened = open_ensemble(directory).evidence(federation.test_inputs)
     assert np.array_equal(opened.trusted, own)
     assert np.array_equal(opened.votes, votes)
+
+
+def test_trusted_votes_are_shown_wherever_labels_are(flcert, start, tmp_path):
+    trusted = "voting.trusted={model='initial',votes=3}"
+    settings = [*QUICK, "recipe.model=linear", f"recipe.initial={start}", "recipe.features=front", "recipe.rounds=1"]
+    given = [part for one in [*settings, "recipe.learning_rate=9", trusted] for part in ("--set", one)]
+    sentence = "3 of the votes are those of a model of the server's own, which no client can change."
+    made = flcert("run", *given, "--engine", "inline", "-q", "--out", "run")
+    assert made.out.count(sentence) == flcert("certify", "run").out.count(sentence) == 1, made.err
+    directory = RunDirectory.open(Path("run"))
+    groups, own = directory.evidence().counts, directory.array("trusted")
+    counts = groups + 3 * np.eye(10, dtype=int)[own]
+    labels = counts.argmax(axis=1)
+    assert (labels != groups.argmax(axis=1)).any()  # without the trusted votes, some label would look wrong
+    expected = [{label: int(row[label]) for label in np.flatnonzero(row)} for row in counts]
+    np.save("inputs.npy", FEDERATION.test_inputs)
+    shown = flcert("predict", "run", "inputs.npy")
+    assert sentence in shown.err
+    rows = [line.split(",") for line in shown.out.splitlines()[1:]]
+    told = [{int(label): int(votes) for label, votes in (one.split(":") for one in row[-1].split())} for row in rows]
+    assert ([int(row[1]) for row in rows], told) == (labels.tolist(), expected)
+    answer = json.loads(flcert("predict", "run", "inputs.npy", "--json").out)
+    assert [{int(label): votes for label, votes in one.items()} for one in answer["votes"]] == expected
+    assert answer["trusted"] == [{"label": label, "votes": 3} for label in own.tolist()]
+    served = Service(directory).predict(FEDERATION.test_inputs)["predictions"]
+    assert [{int(label): votes for label, votes in one["votes"].items()} for one in served] == expected
+    assert [one["trusted"] for one in served] == answer["trusted"]
+    for one in directory.samples().inputs:
+        assert dict(one.votes) == expected[one.position]
 
 
 @pytest.mark.parametrize("name", ["groups", "backdoor"])

@@ -25,7 +25,7 @@ Need = Literal["counts", "votes", "ranks"]
 
 Report = Callable[[int, int], None]  # the number done, and the total
 
-_TRUSTED = " {:,} of the votes are those of a model of the server's own, which no client can change."
+_TRUSTED = "{:,} of the votes are those of a model of the server's own, which no client can change."
 
 
 class Groups(Protocol):
@@ -242,7 +242,12 @@ class Guarantee(Strict, ABC):
     @property
     def meaning(self) -> str:
         """What a level is about, and how certain it is, in one sentence."""
-        return self._about + (_TRUSTED.format(self.trusted) if self.trusted else "")
+        return " ".join(filter(None, [self._about, self.about_trusted]))
+
+    @property
+    def about_trusted(self) -> str:
+        """How many of the votes are the server's own, in one sentence; empty if there are none."""
+        return _TRUSTED.format(self.trusted) if self.trusted else ""
 
     @property
     def _about(self) -> str:

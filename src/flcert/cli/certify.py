@@ -233,6 +233,8 @@ def _print(certificate: "Certificate", asked: Asked, *, as_json: bool) -> None:
     console.print(curve_table(curve, len(certificate), None, what))
     console.print(f"\n{int(certificate.abstained.sum()):,} inputs abstained.")
     console.print(proof_sentence(asked.guarantee, curve, len(certificate), right=known))
+    if asked.guarantee.trusted:
+        console.print(asked.guarantee.about_trusted)
     if public:
         console.print(public_sentence(public, len(certificate)))
 

@@ -27,7 +27,7 @@ def predict(
 ) -> None:
     """Predict the label of each input with its certified level and its votes, as CSV.
 
-    For groups drawn at random, all inputs of one call share the run's alpha.
+    For groups drawn at random, all inputs of one call share the run's alpha. Trusted votes are among the votes.
 
     Example: `flcert predict runs/first inputs.npy`
     """
@@ -48,14 +48,16 @@ def predict(
             "labels": labels.tolist(),
             "levels": proof.levels.tolist(),
             "abstained": proof.abstained.tolist(),
-            "votes": list(_votes(evidence.counts)),
+            "votes": list(_votes(guarantee.counted(evidence))),
         }
+        if trusted := guarantee.trusted_votes(evidence):
+            result["trusted"] = [{"label": label, "votes": trusted.votes} for label in trusted.labels.tolist()]
         typer.echo(json.dumps(result))
         return
     typer.echo(f"A level is how many malicious clients cannot change the label. {guarantee.meaning}", err=True)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("input", "label", "level", "abstained", "votes"))
-    for position, votes in enumerate(_votes(evidence.counts)):
+    for position, votes in enumerate(_votes(guarantee.counted(evidence))):
         level, abstained = proof.levels[position], int(proof.abstained[position])
         tally = " ".join(f"{label}:{number}" for label, number in votes.items())
         writer.writerow((position, labels[position], level, abstained, tally))

@@ -148,6 +148,8 @@ def _print(result: "RunResult", *, as_json: bool) -> None:
     also = also_curves(summary)
     console.print(curve_table(curve, inputs, summary.accuracy, "certified accuracy", also))
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
+    if result.guarantee.trusted:
+        console.print(result.guarantee.about_trusted)
     if summary.public:
         console.print(public_sentence(summary.public, inputs))
     if result.overlap:

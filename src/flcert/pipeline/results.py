@@ -148,7 +148,7 @@ def write_results(trained: TrainedRun, found: Certified, circumstances: Circumst
         rows = ((number, m, value) for number, curve in found.curves.items() for m, value in enumerate(curve))
         directory.write_csv("rounds", ("round", "m", "certified_accuracy"), rows)
     directory.write(summary)
-    samples = chosen_samples(subject, found.certificate, found.evidence.counts)
+    samples = chosen_samples(subject, found.certificate, found.guarantee.counted(found.evidence))
     directory.write(samples)
     directory.write_array("inputs", subject.test_inputs[[sample.position for sample in samples.inputs]])
     directory.write(_group_ids(trained))

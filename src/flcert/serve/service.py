@@ -111,6 +111,7 @@ class Service:
         certificate = self.guarantee.certify(evidence.part(slice(covered)), sharing) if covered else None
         settled = certificate is not None and covered == len(evidence) and self.guarantee.ties == "smallest"
         labels = certificate.labels if certificate and settled else self.guarantee.predict(evidence, alone=True)
+        counted, trusted = self.guarantee.counted(evidence), self.guarantee.trusted_votes(evidence)
         answers = []
         for position, label in enumerate(labels.tolist()):
             proof = certificate if position < covered else None
@@ -122,7 +123,8 @@ class Service:
                     "certified": abstained is False,
                     "level": int(proof.levels[position]) if proof else None,
                     "abstained": abstained,
-                    "votes": {str(voted): count for voted, count in most_votes(evidence.counts, position)},
+                    "votes": {str(voted): count for voted, count in most_votes(counted, position)},
+                    "trusted": trusted and {"label": int(trusted.labels[position]), "votes": trusted.votes},
                     "takeover": self.guarantee.takeover(evidence, position),
                     "sentence": self._sentence(label, proof, position),
                 }
