@@ -11,7 +11,7 @@ from flcert.core import plugins
 from flcert.core.settings import Choice
 from flcert.datasets.catalogue import Source
 from flcert.datasets.cifar10 import CIFAR10
-from flcert.datasets.dataset import DataSet
+from flcert.datasets.dataset import DataSet, Outline
 from flcert.datasets.dialogue import CHITCHAT, REDDIT
 from flcert.datasets.digits import DIGITS
 from flcert.datasets.federation import Federation
@@ -36,7 +36,19 @@ DATASETS: dict[str, DataSet] = {
 }
 """The data sets by name."""
 
-__all__ = ["DATASETS", "DataSet", "Federation", "Source", "backdoor", "downloads", "load", "pilot", "source"]
+__all__ = [
+    "DATASETS",
+    "DataSet",
+    "Federation",
+    "Outline",
+    "Source",
+    "backdoor",
+    "downloads",
+    "load",
+    "outline",
+    "pilot",
+    "source",
+]
 
 
 def load(name: str, **options: Any) -> Federation:
@@ -50,6 +62,21 @@ def load(name: str, **options: Any) -> Federation:
     if not isinstance(federation, Federation):
         raise InputError(f"data set {name!r} must return a flcert.Federation, got {type(federation).__name__}")
     return federation
+
+
+def outline(name: str, options: Mapping[str, Any]) -> Outline:
+    """What is known about a data set before its files are read; nothing about what a user's function returns.
+
+    >>> outline("digits", {}).num_clients, outline("har", {}).num_clients
+    (200, 30)
+    """
+    record = DATASETS.get(name)
+    if record is None:
+        return Outline(None, None, None, None)
+    lacking = [key for key, one in record.options.model_fields.items() if one.is_required() and key not in options]
+    if lacking and record.users:  # the file was not named yet: that of the paper
+        return Outline(options.get("num_clients") or record.users, None, record.input_shape, record.num_labels)
+    return record.outline(_checked(name, options))
 
 
 def pilot(name: str, **options: Any) -> tuple[NDArray[np.generic], NDArray[np.int64]]:

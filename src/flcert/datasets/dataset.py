@@ -19,6 +19,26 @@ class Options(Strict):
     model_config = ConfigDict(allow_inf_nan=True)
 
 
+SAME_USERS = {"num_clients", "num_test", "seed", "data_dir", "check"}  # options that leave the users as they are
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is known about a data set before its files are read.
+
+    Args:
+        num_clients: n; None if it takes the files to tell.
+        num_inputs: the most test inputs; None if it takes the files to tell.
+        input_shape: the shape of one input, likewise.
+        num_labels: L, likewise.
+    """
+
+    num_clients: int | None
+    num_inputs: int | None
+    input_shape: tuple[int, ...] | None
+    num_labels: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
     """One data set.
@@ -31,6 +51,7 @@ class DataSet:
             some out.
         input_shape: the shape of one input with default options; None if it depends on the files.
         num_labels: L with default options, likewise.
+        shaped: the shape of one input and L from an instance of ``options``, if they depend on it.
         users: the number of clients with default options, if each user is a client; None if examples are dealt out.
         train_examples: the size of the published training set, if the option ``num_train`` can limit it.
         files: the files, their licence and where to download them; None if there is nothing to download.
@@ -46,6 +67,7 @@ class DataSet:
     input_shape: tuple[int, ...] | None
     num_labels: int | None
     pilot: Callable[[Any], tuple[NDArray[np.generic], NDArray[np.int64]]] | None = None
+    shaped: Callable[[Any], tuple[tuple[int, ...], int]] | None = None
     users: int | None = None
     train_examples: int | None = None
     files: Source | None = None
@@ -56,3 +78,21 @@ class DataSet:
     def __post_init__(self) -> None:
         if self.files:
             object.__setattr__(self, "licence", self.files.licence)
+
+    def outline(self, options: Any) -> Outline:
+        """What is known with these options before any file is read.
+
+        Args:
+            options: an instance of ``options``.
+        """
+        shape, labels = self.shaped(options) if self.shaped else (self.input_shape, self.num_labels)
+        inputs = getattr(options, "num_test", None)
+        return Outline(getattr(options, "num_clients", None) or self._users(options), inputs, shape, labels)
+
+    def _users(self, options: Any) -> int | None:
+        """The number of users, unless the files are the user's own or an option may leave some of them out."""
+        changed = {name for name in options.model_fields_set if getattr(options, name) != self._default(name)}
+        return self.users if self.files and changed <= SAME_USERS else None
+
+    def _default(self, name: str) -> Any:
+        return self.options.model_fields[name].default

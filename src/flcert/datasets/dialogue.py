@@ -135,6 +135,7 @@ CHITCHAT = DataSet(
     load=load_chitchat,
     input_shape=(10,),
     num_labels=50_000,
+    shaped=lambda options: ((options.context,), options.num_words),
     users=1_235,  # of 1,315 people; the others have fewer than min_examples=10 examples
     files=FILES,
     backdoor=_backdoor,
@@ -146,6 +147,7 @@ REDDIT = DataSet(
     load=load_reddit,
     input_shape=(10,),
     num_labels=50_000,
+    shaped=lambda options: ((options.context,), options.num_words),
     users=80_000,  # in the paper's file
     no_files="reddit is your own file (data.options.path); its vocabulary: flcert data get words",
     backdoor=_backdoor,
