@@ -21,6 +21,7 @@ NAVIGATION = {
     "Guide": [
         "docs/glossary",
         "docs/theory",
+        "docs/planning",
         "docs/data",
         "docs/recipe",
         "docs/public",

@@ -35,6 +35,12 @@ def listed(titles: Mapping[str, str]) -> str:
 CERTIFICATES = f"{listed({name: kind.title for name, kind in CERTIFICATE_KINDS.items()})}, or an import path"
 GROUPINGS = f"{listed({name: kind.title for name, kind in GROUPING_KINDS.items()})}, or an import path"
 
+ConfigFile = Annotated[Path | None, typer.Argument(help="A TOML or JSON file.", show_default="scikit-learn's digits")]
+Preset = Annotated[str | None, typer.Option(help="The paper's settings; see `flcert presets list`.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting, e.g. recipe.rounds=50; repeatable."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Scale = Annotated[

@@ -11,9 +11,12 @@ from flcert.cli.options import (
     CERTIFICATES,
     GROUPINGS,
     Cache,
+    ConfigFile,
     EngineName,
     Json,
     NumWorkers,
+    Overrides,
+    Preset,
     Quiet,
     Scale,
     Scheduler,
@@ -30,15 +33,10 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: Annotated[
-        Path | None, typer.Argument(help="A TOML or JSON file.", show_default="scikit-learn's digits")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="The paper's settings; see `flcert presets list`.")] = None,
+    config: ConfigFile = None,
+    preset: Preset = None,
     scale: Scale = 1.0,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting, e.g. recipe.rounds=50; repeatable."),
-    ] = None,
+    set_: Overrides = None,
     clients: Annotated[int | None, typer.Option(help="Number of clients n (data.options.num_clients).")] = None,
     grouping: Annotated[str | None, typer.Option(help=f"Kind of groups: {GROUPINGS} (grouping.kind).")] = None,
     groups: Annotated[int | None, typer.Option(help="Number of groups N (grouping.num_groups).")] = None,

@@ -14,7 +14,7 @@ from flcert.grouping.family import (
 from flcert.grouping.finite_aggregation import FiniteAggregation, finite_aggregation
 from flcert.grouping.grouping import MAX_GROUPS, Grouping
 from flcert.grouping.hashed import Hashed, group_of, hashed
-from flcert.grouping.kind import GroupingKind, Load, Sizes
+from flcert.grouping.kind import GroupingKind, Load, Outlook, Sizes
 from flcert.grouping.participation import expected_share, num_participants, share_of_rounds
 from flcert.grouping.sampled import Sampled, sampled
 
@@ -29,6 +29,7 @@ __all__ = [
     "GroupingKind",
     "Hashed",
     "Load",
+    "Outlook",
     "Sampled",
     "Sizes",
     "balanced",

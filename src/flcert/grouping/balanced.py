@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from heapq import heapreplace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -13,7 +13,7 @@ from flcert.core.digest import keyed_number
 from flcert.core.files import read_json
 from flcert.errors import InputError, check_range
 from flcert.grouping.grouping import Grouping, checked_key, in_order_of_id
-from flcert.grouping.kind import DisjointKind, Load, Sizes
+from flcert.grouping.kind import DisjointKind, Load
 from flcert.grouping.participation import share_of_rounds
 
 
@@ -39,25 +39,24 @@ class Balanced(DisjointKind):
     late: tuple[str, ...] = ()
     examples: Annotated[dict[str, Annotated[int, Field(ge=0)]] | None, BeforeValidator(_numbers)] = None
 
-    @classmethod
-    def proposed(cls, sizes: Sizes) -> Self | None:
-        """The requested number of groups, if there are enough clients."""
-        return None if sizes.num_groups > sizes.num_clients else cls(num_groups=sizes.num_groups)
-
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""
         return balanced(ids, self.num_groups, self.key, late=self.late, examples=self.examples)
 
+    def check(self, num_clients: int) -> None:
+        """There must be as many groups as clients at most, those that come late not among them."""
+        check_range("num_groups", self.num_groups, 1, num_clients - len(self.late), "num_clients")
+
     def load(self, num_clients: int, participation: float) -> Load:
-        """One group for each client; group sizes differ by at most one."""
+        """One group for each client; group sizes differ by at most one, or about so if examples are balanced."""
         small, larger = divmod(num_clients, self.num_groups)
         sizes = [small] * (self.num_groups - larger) + [small + 1] * larger
         shares = sum(size * share_of_rounds(size, participation) for size in sizes if size)
         return Load(1.0, shares / num_clients)
 
-    def expected_empty(self, num_clients: int) -> float:  # noqa: ARG002 (for any number)
-        """None is empty."""
-        return 0.0
+    def expected_empty(self, num_clients: int) -> float:
+        """None is empty, unless so many clients were forgotten that fewer are left than there are groups."""
+        return float(max(0, self.num_groups - num_clients))
 
 
 def balanced(

@@ -1,18 +1,20 @@
 """Finite aggregation: each client serves several groups, the same number for all."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
 
-from flcert.certify import Certificate, CertificateSettings, Evidence
+from flcert.certify import CertificateSettings
 from flcert.core.digest import keyed_number
 from flcert.core.seeding import stream
+from flcert.core.settings import Choice
 from flcert.errors import check_range
 from flcert.grouping.grouping import Grouping, in_order_of_id
 from flcert.grouping.hashed import hashed
-from flcert.grouping.kind import KeyedKind, Load, Sizes
+from flcert.grouping.kind import KeyedKind, Load, Outlook, Sizes
 from flcert.grouping.participation import expected_share
 
 
@@ -40,8 +42,6 @@ class FiniteAggregation(KeyedKind):
         """The requested settings, if the user says how many groups a client serves."""
         if sizes.groups_per_client is None:
             return None
-        check_range("num_groups", sizes.num_groups, 1, sizes.num_clients, "num_clients")
-        check_range("groups_per_client", sizes.groups_per_client, 1, sizes.num_groups, "num_groups")
         return cls(num_groups=sizes.num_groups, groups_per_client=sizes.groups_per_client)
 
     @property
@@ -54,13 +54,22 @@ class FiniteAggregation(KeyedKind):
         probability = self.groups_per_client / self.num_groups
         return Load(float(self.groups_per_client), expected_share(num_clients, probability, participation))
 
-    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:  # noqa: ARG002 (any number will do)
-        """With one client in each bucket: several in a bucket reach no further than one of them."""
+    def check(self, num_clients: int) -> None:
+        """There cannot be more groups than clients, and a client cannot serve more than there are."""
+        check_range("num_groups", self.num_groups, 1, num_clients, "num_clients")
+        check_range("groups_per_client", self.groups_per_client, 1, self.num_groups, "num_groups")
+
+    def outlook(
+        self, num_clients: int, settings: CertificateSettings, trusted: int = 0, certificate: Choice | None = None
+    ) -> Outlook:
+        """With groups in the order of the buckets: agreement of neighbours is worth least to its own certificate."""
+        found = super().outlook(num_clients, settings, trusted, certificate)
+        return replace(found, any_order=found.any_order or found.guarantee.kind == FiniteAggregation.certificate)
+
+    def sketch(self, num_clients: int) -> Grouping:  # noqa: ARG002 (any number will do)
+        """One client in each bucket, and shifts in a row: several in a bucket reach no further than one of them."""
         shifted = [np.roll(np.arange(self.num_groups), shift) for shift in range(self.groups_per_client)]
-        members = tuple(np.stack(shifted, axis=1))
-        votes = np.zeros((self.num_groups, 1), dtype=np.int64)
-        grouping = Grouping(self.kind, self.num_groups, members)
-        return settings.of(self.certificate, grouping).certify(Evidence.of_votes(votes, 2, members))
+        return Grouping(self.kind, self.num_groups, tuple(np.stack(shifted, axis=1)))
 
     def expected_empty(self, num_clients: int) -> float:
         """The average number of groups whose buckets are all empty: N (1 - d/N)^n."""

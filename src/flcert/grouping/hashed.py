@@ -1,14 +1,14 @@
 """FLCert-D: disjoint groups by a keyed hash of the user id."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from flcert.core.digest import keyed_number
 from flcert.errors import check_range
 from flcert.grouping.grouping import Grouping, checked_key, in_order_of_id
-from flcert.grouping.kind import DisjointKind, Load, Sizes
+from flcert.grouping.kind import DisjointKind, Load
 from flcert.grouping.participation import expected_share
 
 
@@ -27,16 +27,6 @@ class Hashed(DisjointKind):
     def build(self, ids: Sequence[str]) -> Grouping:
         """Group the clients."""
         return hashed(ids, self.num_groups, self.key)
-
-    @classmethod
-    def proposed(cls, sizes: Sizes) -> Self | None:
-        """The requested number of groups, if there are enough clients."""
-        return None if cls.obstacle(sizes) else cls(num_groups=sizes.num_groups)
-
-    @classmethod
-    def obstacle(cls, sizes: Sizes) -> str:
-        """There cannot be more disjoint groups than clients."""
-        return "it has at most as many groups as clients" if sizes.num_groups > sizes.num_clients else ""
 
     def load(self, num_clients: int, participation: float) -> Load:
         """A client is in one group, and takes part in about beta_e of its rounds."""

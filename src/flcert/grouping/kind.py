@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from flcert.certify import Certificate, CertificateSettings, Evidence, disjoint
-from flcert.core.settings import Strict, named_by_import_path
+from flcert.certify import CertificateSettings, Guarantee
+from flcert.core.settings import Choice, Strict, named_by_import_path
 from flcert.errors import FlcertError, InputError, check_range
 from flcert.grouping.grouping import Grouping
 from flcert.grouping.participation import share_of_rounds
@@ -50,6 +50,37 @@ class Load:
 
     groups: float
     share_of_rounds: float
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Groups that nobody has trained yet, and a certificate of what they will vote.
+
+    Args:
+        guarantee: the certificate.
+        num_groups: N, empty groups among them.
+        members: for each group, the positions of its clients; empty if the certificate does not look at them.
+        any_order: whether all that matters is how many of the groups that have clients agree, or else the first ones
+            of ``members`` are those whose agreement is worth least.
+    """
+
+    guarantee: Guarantee
+    num_groups: int
+    members: tuple[NDArray[np.int64], ...] = ()
+    any_order: bool = True
+
+    @property
+    def num_voting(self) -> int:
+        """How many groups have clients."""
+        return sum(len(group) > 0 for group in self.members) if self.members else self.num_groups
+
+    def with_voting(self, number: int) -> "Outlook":
+        """The same if only this many of the groups have clients."""
+        if number == self.num_voting:
+            return self
+        nobody, ranks = np.array([], dtype=np.int64), np.cumsum([len(group) > 0 for group in self.members])
+        kept = (group if rank <= number else nobody for group, rank in zip(self.members, ranks, strict=True))
+        return replace(self, members=tuple(kept))
 
 
 class GroupingKind(Strict, ABC):
@@ -108,10 +139,8 @@ class GroupingKind(Strict, ABC):
         """Settings of this kind for a plan with these sizes; None if it does not apply or was not asked for."""
         return None
 
-    @classmethod
-    def obstacle(cls, sizes: Sizes) -> str:  # noqa: ARG003 (for subclasses)
-        """Why groups of this kind are not possible with these sizes; empty if they are."""
-        return ""
+    def check(self, num_clients: int) -> None:
+        """Refuse a number of registered clients with which these groups are not possible."""
 
     @property
     def label(self) -> str:
@@ -133,18 +162,24 @@ class GroupingKind(Strict, ABC):
         shares = [size * share_of_rounds(size, participation) for size in sizes]
         return Load(sum(sizes) / num_clients, sum(shares) / sum(sizes))
 
-    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:
-        """The certificate of an input on which all groups agree, none of them empty.
+    def outlook(
+        self, num_clients: int, settings: CertificateSettings, trusted: int = 0, certificate: Choice | None = None
+    ) -> Outlook:
+        """The groups as certificates will see them, and a certificate for them; as few groups are empty as can be.
 
         Args:
             num_clients: n.
             settings: how certain to be.
-            num_inputs: how many inputs share the failure probability.
+            trusted: T, the votes of a model of the server's own.
+            certificate: which one; by default the one that these groups get.
         """
-        grouping = self._example(num_clients)
-        votes = np.zeros((len(grouping), 1), dtype=np.int64)
-        evidence = Evidence.of_votes(votes, 2, grouping.members)
-        return settings.of(self.certificate, grouping).certify(evidence, num_inputs)
+        groups = self.sketch(num_clients)
+        guarantee = settings.of(certificate or self.certificate, groups, trusted=trusted)
+        return Outlook(guarantee, len(groups), groups.members, guarantee.needs == "counts")
+
+    def sketch(self, num_clients: int) -> Grouping:
+        """Groups of made-up clients that a certificate cannot tell from real ones."""
+        return self._example(num_clients)
 
     def expected_empty(self, num_clients: int) -> float:
         """The average number of groups without clients."""
@@ -152,7 +187,7 @@ class GroupingKind(Strict, ABC):
 
     def _example(self, num_clients: int) -> Grouping:
         """The groups for this many made-up clients."""
-        return self.build([f"client-{number}" for number in range(num_clients)])
+        return self._built([f"client-{number}" for number in range(num_clients)])
 
 
 class KeyedKind(GroupingKind):
@@ -178,7 +213,17 @@ class DisjointKind(KeyedKind):
 
     certificate: ClassVar[str] = "disjoint"
 
-    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:  # noqa: ARG002 (nothing is shared)
-        """Theorem 4 with all N votes."""
+    @classmethod
+    def proposed(cls, sizes: Sizes) -> Self:
+        """The requested number of groups."""
+        return cls(num_groups=sizes.num_groups)
+
+    def check(self, num_clients: int) -> None:
+        """There cannot be more disjoint groups than clients."""
         check_range("num_groups", self.num_groups, 1, num_clients, "num_clients")
-        return disjoint([[self.num_groups, 0]])
+
+    def sketch(self, num_clients: int) -> Grouping:
+        """One client in each group, as far as there are enough: its group falls with it, whoever else is there."""
+        alone = tuple(np.arange(min(self.num_groups, num_clients))[:, None])
+        nobody = (np.array([], dtype=np.int64),) * (self.num_groups - len(alone))
+        return Grouping(self.kind, num_clients, alone + nobody)

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from flcert.certify import Certificate, CertificateSettings, Evidence
+from flcert.certify import CertificateSettings
 from flcert.certify import Sampled as SampledGuarantee
 from flcert.core.seeding import stream
+from flcert.core.settings import Choice
 from flcert.errors import InputError, check_range
 from flcert.grouping.grouping import MAX_GROUPS, Grouping, in_order_of_id
-from flcert.grouping.kind import GroupingKind, Load, Seed, Sizes
+from flcert.grouping.kind import GroupingKind, Load, Outlook, Seed, Sizes
 from flcert.grouping.participation import share_of_rounds
 
 
@@ -46,7 +47,7 @@ class Sampled(GroupingKind):
         return Grouping(self.kind, num_clients, members, self.group_size, drawn=True, distinct=self.distinct)
 
     @classmethod
-    def proposed(cls, sizes: Sizes) -> Self | None:
+    def proposed(cls, sizes: Sizes) -> Self:
         """The requested number of groups of this size."""
         return cls(num_groups=sizes.num_groups, group_size=sizes.group_size)
 
@@ -59,16 +60,25 @@ class Sampled(GroupingKind):
         groups = self.group_size * self.num_groups / num_clients
         return Load(groups, share_of_rounds(self.group_size, participation))
 
-    def unanimous(self, num_clients: int, settings: CertificateSettings, num_inputs: int) -> Certificate:
-        """Algorithm 1 with all N votes."""
+    def check(self, num_clients: int) -> None:
+        """Groups cannot be larger than all clients, nor different if there are too few of that size."""
+        check_number(num_clients, self.num_groups, self.group_size, distinct=self.distinct)
+
+    def outlook(
+        self, num_clients: int, settings: CertificateSettings, trusted: int = 0, certificate: Choice | None = None
+    ) -> Outlook:
+        """Without members for its own certificate, which does not look at them."""
+        if (certificate.name if certificate else self.certificate) != Sampled.certificate:
+            return super().outlook(num_clients, settings, trusted, certificate)
         guarantee = SampledGuarantee(
             num_clients=num_clients,
             num_groups=self.num_groups,
             group_size=self.group_size,
             distinct=self.distinct,
+            trusted=trusted,
             **settings.model_dump(exclude={"also"}),
         )
-        return guarantee.certify(Evidence(np.array([[self.num_groups, 0]])), num_inputs)
+        return Outlook(guarantee, self.num_groups)
 
     def expected_empty(self, num_clients: int) -> float:  # noqa: ARG002 (whatever their number)
         """Zero: every drawn group has k clients."""
@@ -89,14 +99,8 @@ def sampled(ids: Sequence[str], num_groups: int, group_size: int, seed: int = 0,
         distinct: draw N different subsets instead, with every set of N equally likely.
     """
     order = np.array(in_order_of_id(ids), dtype=np.int64)
-    check_range("group_size", group_size, 1, len(ids), "num_clients")
+    check_number(len(ids), num_groups, group_size, distinct=distinct)
     total = comb(len(ids), group_size)
-    check_range("num_groups", num_groups, 1, MAX_GROUPS)
-    if distinct and num_groups > total:
-        raise InputError(
-            f"num_groups must be at most {total:,}, as many as there are distinct groups of {group_size} of the "
-            f"{len(ids)} clients, got {num_groups}"
-        )
     generator = stream(seed, "grouping", "distinct" if distinct else "sampled")
     if distinct and total <= MAX_GROUPS:
         chosen = generator.permutation(total)[:num_groups]
@@ -105,6 +109,17 @@ def sampled(ids: Sequence[str], num_groups: int, group_size: int, seed: int = 0,
         draws = list(islice(_draws(generator, len(ids), group_size, distinct), num_groups))
     members = tuple(order[draw] for draw in draws)
     return Grouping("sampled", len(ids), members, group_size, drawn=True, distinct=distinct)
+
+
+def check_number(num_clients: int, num_groups: int, group_size: int, *, distinct: bool) -> None:
+    """Refuse groups that are larger than all clients, or more different ones than there are."""
+    check_range("group_size", group_size, 1, num_clients, "num_clients")
+    check_range("num_groups", num_groups, 1, MAX_GROUPS)
+    if distinct and num_groups > (total := comb(num_clients, group_size)):
+        raise InputError(
+            f"num_groups must be at most {total:,}, as many as there are distinct groups of {group_size} of the "
+            f"{num_clients} clients, got {num_groups}"
+        )
 
 
 def _draws(

@@ -1,12 +1,14 @@
 """The figures of a run, as Matplotlib figures."""
 
 import io
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from flcert.certify import Certificate
@@ -14,6 +16,7 @@ from flcert.certify import Certificate
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # distinguishable with any colour vision
 
 Curve = NDArray[np.float64]
+Steps = Sequence[tuple[int, float]]
 
 
 def curve_figure(curve: Curve, accuracy: float, public: float | None = None) -> Figure:
@@ -65,10 +68,48 @@ def rounds_figure(rounds: list[int], curves: list[Curve], levels: list[int]) -> 
     return figure
 
 
+def agreement_figure(curves: Mapping[str, Steps], title: str, opposed: Mapping[str, Steps] | None = None) -> Figure:
+    """How large a share of the groups must agree to certify m, in steps; equal curves are drawn once.
+
+    Args:
+        curves: (m, share) for each m that can be certified, by name; a curve that can certify nothing has no points.
+        title: whose groups they are.
+        opposed: the same, by the same names, if a trusted model votes against the groups; drawn with dashes.
+    """
+    figure, axes = _figure()
+    figure.set_size_inches(6.4, 4.6)
+    against = opposed or {}
+    alike: dict[tuple[tuple[tuple[int, float], ...], ...], list[str]] = {}
+    for name, steps in curves.items():
+        alike.setdefault((tuple(steps), tuple(against.get(name, ()))), []).append(name)
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, len(alike)))
+    for ((agrees, disagrees), names), colour in zip(alike.items(), colours, strict=True):
+        name = " and ".join(names)
+        _draw_steps(axes, agrees, f"{name}, trusted model agrees" if against else name, color=colour)
+        if against:
+            _draw_steps(axes, disagrees, f"{name}, it disagrees", color=colour, linestyle="--")
+    axes.set(xlabel="malicious clients m", ylabel="share of groups that must agree", title=title)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlim(left=0)
+    axes.set_ylim(top=1.02)
+    figure.legend(loc="outside lower center", ncols=1 if against else 2)
+    return figure
+
+
+def _draw_steps(axes: Axes, steps: Steps, name: str, **style: Any) -> None:
+    """Draw a curve that ends in a dot, and name it with the m of its end."""
+    if not steps:
+        axes.plot([], [], label=f"{name}: certifies nothing", **style)
+        return
+    levels, shares = zip(*steps, strict=True)
+    axes.step(levels, shares, where="post", label=f"{name}: up to m = {levels[-1]:,}", **style)
+    axes.plot(levels[-1], shares[-1], marker="o", markersize=4, color=style["color"])
+
+
 def rendered(figure: Figure, form: str) -> bytes:
-    """The figure as "png" or "svg"; the same figure always gives the same bytes."""
+    """The figure as "png", "svg" or "pdf"; the same figure always gives the same bytes."""
     buffer = io.BytesIO()
-    metadata = {"Date": None} if form == "svg" else {"Software": None}
+    metadata = {{"svg": "Date", "png": "Software", "pdf": "CreationDate"}[form]: None}
     with matplotlib.rc_context({"svg.hashsalt": "flcert"}):
         figure.savefig(buffer, format=form, metadata=metadata, dpi=150)
     return buffer.getvalue()
