@@ -13,6 +13,7 @@ from flcert.certify.overlapping_runoff import overlapping_runoff
 from flcert.certify.ranks import RankCounts, count_ranks, ranked
 from flcert.certify.runoff import Runoff, runoff
 from flcert.certify.sampled import Sampled, SampledOptions, sampled
+from flcert.certify.targeted import groups_to_elect, implied_levels, success_at, targeted_success
 from flcert.certify.trade import trade
 from flcert.certify.trusted import Trusted, with_trusted
 from flcert.certify.turning import groups_to_turn
@@ -39,9 +40,11 @@ __all__ = [
     "count_ranks",
     "disjoint",
     "enumerated",
+    "groups_to_elect",
     "groups_to_turn",
     "guarantee_for",
     "guarantee_from",
+    "implied_levels",
     "kind_class",
     "kinds_with",
     "overlapping",
@@ -49,6 +52,8 @@ __all__ = [
     "ranked",
     "runoff",
     "sampled",
+    "success_at",
+    "targeted_success",
     "trade",
     "with_trusted",
 ]

@@ -8,6 +8,7 @@ from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee
 from flcert.certify.seats import share_a_client
+from flcert.certify.targeted import groups_to_elect
 from flcert.certify.trusted import Trusted
 from flcert.certify.turning import groups_to_overtake, groups_to_turn
 from flcert.errors import InputError
@@ -68,9 +69,13 @@ def disjoint(
     labels, top = top_label(table if trusted is None else trusted.added_to(table))
     total = _turnable(np.asarray(table.sum(axis=1)).reshape(-1), num_failed, num_groups)
     needed = groups_to_overtake(table, labels, trusted, ties="smallest", num_failed=num_failed, total=total)
-    everybody = np.asarray(num_clients or total + num_failed)
-    levels = np.where(needed > total, everybody, np.minimum(needed - 1, everybody))
+    levels = _levels(needed, total, num_clients or total + num_failed)
     return Certificate.build(labels, np.where(top > 0, levels, -1))
+
+
+def _levels(needed: IntArray, total: IntArray, everybody: IntArray | int) -> IntArray:
+    """One client fewer than the groups that must turn; all of them where all groups are not enough."""
+    return np.where(needed > total, everybody, np.minimum(needed - 1, everybody))
 
 
 def _turnable(cast: IntArray, num_failed: int, num_groups: int | None) -> IntArray:
@@ -107,6 +112,15 @@ class Disjoint(Guarantee):
             num_groups=groups_with_clients(self, evidence),
             num_clients=self.num_clients,
         )
+
+    def target_levels(self, evidence: Evidence, target: int) -> IntArray:
+        """One less than the groups that must turn before the target wins; exact, see ``groups_to_elect``."""
+        table, failed = checked_counts(evidence.counts), self.num_failed
+        cast = np.asarray(table.sum(axis=1)).reshape(-1)
+        total = _turnable(cast, failed, groups_with_clients(self, evidence))
+        trusted = self.trusted_votes(evidence)
+        needed = groups_to_elect(table, target, trusted, ties=self.ties, num_failed=failed, total=total)
+        return _levels(needed, total, self.num_clients or total + failed)
 
     def takeover(self, evidence: Evidence, position: int) -> dict[str, int] | None:
         """The smallest number of malicious clients with which each other label could get ahead of the winner.

@@ -11,10 +11,11 @@ from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee
 from flcert.certify.search import level_of_turned, levels_by_value
+from flcert.certify.targeted import groups_to_elect
 from flcert.certify.trusted import Trusted
 from flcert.certify.turning import groups_to_overtake
 from flcert.errors import InputError, check_range
-from flcert.voting.count_table import Counts, CountsLike, checked_counts, top_label
+from flcert.voting.count_table import Counts, CountsLike, IntArray, checked_counts, top_label
 from flcert.voting.ties import Ties
 
 
@@ -55,6 +56,37 @@ def enumerated(
     needed = groups_to_overtake(table, labels, trusted, ties="random", num_failed=num_failed, total=voting)
     level = partial(level_of_turned, total=voting, num_clients=num_clients, group_size=group_size)
     return Certificate.build(labels, levels_by_value(needed, level))
+
+
+def enumerated_targets(
+    counts: CountsLike,
+    target: int,
+    *,
+    num_clients: int,
+    group_size: int,
+    num_failed: int = 0,
+    trusted: Trusted | None = None,
+) -> IntArray:
+    """For each input the largest m that touches fewer groups than must turn before the target may win.
+
+    It may win where no label is strictly ahead of it, because ties are broken at random. Among all models with these
+    counts there are some that one more client turns.
+
+    Args:
+        counts: votes for each label, as for ``enumerated``.
+        target: the label.
+        num_clients: n.
+        group_size: k.
+        num_failed: groups whose vote is missing; each counts as one vote for the target.
+        trusted: votes of a model that no client can change.
+
+    >>> enumerated_targets([[5, 5, 0], [10, 0, 0]], 2, num_clients=5, group_size=2)
+    array([0, 1])
+    """
+    table, voting = checked_counts(counts), comb(num_clients, group_size) - num_failed
+    needed = groups_to_elect(table, target, trusted, ties="random", num_failed=num_failed, total=voting)
+    level = partial(level_of_turned, total=voting, num_clients=num_clients, group_size=group_size)
+    return levels_by_value(needed, level)
 
 
 def _check_all_groups_present(table: Counts, total: int, num_clients: int, group_size: int, num_failed: int) -> None:
@@ -100,15 +132,17 @@ class Enumerated(Guarantee):
 
     def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
         """Theorem 1 with exact probabilities."""
+        return enumerated(evidence.counts, **self._known(evidence))
+
+    def target_levels(self, evidence: Evidence, target: int) -> IntArray:
+        """The largest m that touches fewer groups than must turn before the target may win."""
+        return enumerated_targets(evidence.counts, target, **self._known(evidence))
+
+    def _known(self, evidence: Evidence) -> dict[str, Any]:
         if self.num_clients is None or self.group_size is None:
             raise InputError(f"a certificate of kind {self.kind!r} needs the number of clients and the group size")
-        return enumerated(
-            evidence.counts,
-            num_clients=self.num_clients,
-            group_size=self.group_size,
-            num_failed=self.num_failed,
-            trusted=self.trusted_votes(evidence),
-        )
+        size = {"num_clients": self.num_clients, "group_size": self.group_size}
+        return size | {"num_failed": self.num_failed, "trusted": self.trusted_votes(evidence)}
 
     @property
     def _about(self) -> str:

@@ -226,6 +226,19 @@ class Guarantee(Strict, ABC):
         """
         return None
 
+    def target_levels(self, evidence: Evidence, target: int) -> IntArray | None:  # noqa: ARG002 (for subclasses)
+        """For each input the largest m such that no m malicious clients can make its label the target.
+
+        -1 where the label is the target already, or nothing is certified; None if this kind cannot tell. A level is
+        never below that of ``certify`` where the label is another. A probabilistic kind certifies all inputs and all
+        targets at once, together with ``certify``, within the same failure probability.
+
+        Args:
+            evidence: the votes.
+            target: the label.
+        """
+        return None
+
     def least_groups(self, num_inputs: int) -> int:  # noqa: ARG002 (for subclasses)
         """The smallest number of groups with which anything can be certified for this many inputs."""
         return 1
@@ -299,14 +312,32 @@ class Guarantee(Strict, ABC):
             num_inputs: how many inputs there are.
             right: whether the counted inputs have the right label.
         """
-        whose = f"of the {self.num_clients:,} clients" if self.num_clients else "clients" if level > 1 else "client"
-        they_do = f"any {level:,} {whose} do" if level > 1 else f"any one {whose} does"
-        if level > 1 and level == self.num_clients:
-            they_do = f"all {level:,} clients do"
         share = f"{certified:,} of these {num_inputs:,} test inputs ({certified / num_inputs:.1%})"
         if level == 0:
             return f"Nothing is proved here against malicious clients; without any, {share} are certified."
-        return self._of_test_set(they_do, f"at least {share} keep their {'right ' if right else ''}label")
+        claim = f"at least {share} keep their {'right ' if right else ''}label"
+        return self._of_test_set(self._they_do(level), claim)
+
+    def target_sentence(self, target: str, level: int, reached: int, num_inputs: int) -> str:
+        """What a point of the curve of ``targeted_success`` proves, in words.
+
+        Args:
+            target: the name of the target label.
+            level: the number of malicious clients m.
+            reached: how many inputs that many clients could turn into the target at most.
+            num_inputs: how many inputs have another true label.
+        """
+        share = f"{reached:,} of the {num_inputs:,} inputs ({reached / num_inputs:.1%}) whose true label is another"
+        claim = f"at most {share} get the label {target}"
+        if level == 0:
+            return f"Nothing is proved here against malicious clients; without any, {claim}."
+        return self._of_test_set(self._they_do(level), claim)
+
+    def _they_do(self, level: int) -> str:
+        whose = f"of the {self.num_clients:,} clients" if self.num_clients else "clients" if level > 1 else "client"
+        if level > 1 and level == self.num_clients:
+            return f"all {level:,} clients do"
+        return f"any {level:,} {whose} do" if level > 1 else f"any one {whose} does"
 
     def _of_test_set(self, they_do: str, claim: str) -> str:
         return f"Whatever {they_do}, {claim}."

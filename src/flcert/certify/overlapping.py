@@ -11,9 +11,10 @@ from flcert.certify.certificate import Certificate
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee, Need
 from flcert.certify.seats import seats_of
+from flcert.certify.targeted_overlapping import overlapping_targets
 from flcert.certify.trusted import Trusted, checked_labels
 from flcert.errors import InputError
-from flcert.voting.count_table import BoolArray, IntArray
+from flcert.voting.count_table import BoolArray, IntArray, checked_counts
 from flcert.voting.counting import NO_VOTE
 
 
@@ -123,11 +124,19 @@ class Overlapping(Guarantee):
 
     def certify(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:  # noqa: ARG002 (nothing is shared)
         """Bound what m clients can do to known groups."""
+        num_clients, votes = self._known(evidence)
+        return overlapping(votes, evidence.groups, num_clients=num_clients, trusted=self.trusted_votes(evidence))
+
+    def target_levels(self, evidence: Evidence, target: int) -> IntArray:
+        """Bound what m clients can do for the target; sound, not always tight."""
+        (num_clients, votes), trusted = self._known(evidence), self.trusted_votes(evidence)
+        counts, seats = checked_counts(evidence.counts), seats_of(evidence.groups, num_clients)
+        return overlapping_targets(counts, votes, target, seats=seats, num_clients=num_clients, trusted=trusted)
+
+    def _known(self, evidence: Evidence) -> tuple[int, NDArray[np.integer]]:
         if self.num_clients is None or evidence.votes is None or not evidence.groups:
             raise InputError("a certificate of overlapping groups needs each group's vote and its clients")
-        return overlapping(
-            evidence.votes, evidence.groups, num_clients=self.num_clients, trusted=self.trusted_votes(evidence)
-        )
+        return self.num_clients, evidence.votes
 
     @property
     def _about(self) -> str:

@@ -15,9 +15,11 @@ from flcert.certify.draw import Draw
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Groups, Guarantee
 from flcert.certify.tails import Election, both_tails, one_tail
+from flcert.certify.targeted import implied_levels
+from flcert.certify.targeted_drawn import drawn_targets
 from flcert.certify.trusted import Trusted
 from flcert.errors import InputError, check_range, unknown_name
-from flcert.voting.count_table import Counts, CountsLike, checked_counts, top_label
+from flcert.voting.count_table import Counts, CountsLike, IntArray, checked_counts, top_label
 from flcert.voting.ties import Ties
 
 Selection = Literal["safe", "paper"]
@@ -148,7 +150,6 @@ class Sampled(Guarantee):
         """Algorithm 1."""
         if self.num_clients is None or self.group_size is None:
             raise InputError(f"a certificate of kind {self.kind!r} needs the number of clients and the group size")
-        number = self.num_groups or self._groups_behind(evidence.counts)
         return sampled(
             evidence.counts,
             num_clients=self.num_clients,
@@ -156,8 +157,31 @@ class Sampled(Guarantee):
             alpha=self.alpha,
             num_inputs=num_inputs,
             selection=self.selection,
-            options=SampledOptions(number, self.tails, self.distinct, self.trusted_votes(evidence)),
+            options=self._options(evidence),
         )
+
+    def target_levels(self, evidence: Evidence, target: int) -> IntArray:
+        """What the certificate, and the bounds on all labels behind it, say about the target.
+
+        A label that cannot be changed cannot become the target. With one tail only the winner's groups are bounded,
+        and that is all, apart from what distinct draws make certain. With both tails every label is bounded, all of
+        them at once, and ``drawn_targets`` says more without spending anything.
+        """
+        certificate, table, options = self.certify(evidence), checked_counts(evidence.counts), self._options(evidence)
+        levels, num_labels = implied_levels(certificate, target), table.shape[1]
+        check_range("target", target, 0, num_labels - 1)
+        if self.tails == "one" and not self.distinct:
+            return levels
+        assert self.num_clients is not None
+        assert self.group_size is not None
+        draw = Draw(self.num_clients, self.group_size, _number_of_groups(table, options.num_groups), self.distinct)
+        share = failure_probability(self.alpha) / len(levels) / _labels_that_can_fail(self.selection) / num_labels
+        each = {"one": None, "both": share, "best": share / 2}[self.tails]
+        return np.maximum(levels, drawn_targets(table, target, draw, alpha=each, trusted=options.trusted))
+
+    def _options(self, evidence: Evidence) -> SampledOptions:
+        number = self.num_groups or self._groups_behind(evidence.counts)
+        return SampledOptions(number, self.tails, self.distinct, self.trusted_votes(evidence))
 
     def _groups_behind(self, counts: Counts) -> int | None:
         """N from counts and failed groups, if it was not given."""

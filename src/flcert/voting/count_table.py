@@ -62,6 +62,14 @@ def strongest_beside(counts: Counts, labels: IntArray) -> tuple[IntArray, IntArr
     return below, above
 
 
+def entries(counts: Counts) -> tuple[IntArray, IntArray, IntArray]:
+    """All counts that are not zero, row by row: the row, the label and the count of each."""
+    if isinstance(counts, np.ndarray):
+        rows, labels = np.nonzero(counts)
+        return rows, labels, counts[rows, labels]
+    return _rows(counts), counts.indices, counts.data
+
+
 def _canonical(counts: Sparse) -> Sparse:
     """The counts sorted, without stored zeros or duplicate entries."""
     table = csr_array(counts, dtype=np.int64, copy=True)
