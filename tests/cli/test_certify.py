@@ -1,6 +1,7 @@
 """``flcert certify`` on vote tables from anywhere."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tests.theory.exact import sampled
 
 VOTES = np.random.default_rng(0).choice(4, p=[0.7, 0.1, 0.1, 0.1], size=(31, 20))
 TRUTH = np.zeros(20, dtype=int)
+EVIDENCE = certify.Evidence.of_votes(VOTES)
 
 
 @pytest.fixture
@@ -121,6 +123,37 @@ def test_the_certificate_of_each_input_can_be_written(flcert, tables):
     assert len(rows) == 21
 
 
+def test_a_target_has_a_curve_a_sentence_and_a_level_for_each_input(flcert, tables):
+    asked = ("certify", "votes.npy", "--truth", "truth.npy", "--target", 2)
+    plain, levels = certify.disjoint(voting.count(VOTES)), certify.Disjoint().target_levels(EVIDENCE, 2)
+    told = json.loads(flcert(*asked, "--json").out)["target"]
+    bound = certify.targeted_success(levels, TRUTH, 2)
+    assert told == {
+        "label": 2,
+        "inputs": 20,
+        "success_at_most": bound.tolist(),
+        "plain_levels_imply": certify.targeted_success(certify.implied_levels(plain, 2), TRUTH, 2).tolist(),
+        "levels": levels.tolist(),
+    }
+    assert told["success_at_most"] != told["plain_levels_imply"]
+    text = flcert(*asked, "--out", "levels.csv").out
+    assert "turned into 2 at most" in text
+    found = re.search(
+        r"Whatever any (\d+) clients do, at most (\d+) of the 20 inputs \(.*\) .* get the label 2\.", text
+    )
+    assert bound[int(found[1])] * 20 == int(found[2])
+    rows = (tables / "levels.csv").read_text().splitlines()
+    assert rows[0] == "input,label,level,abstained,target_level"
+    assert [int(row.split(",")[-1]) for row in rows[1:]] == levels.tolist()
+
+
+def test_a_target_of_groups_drawn_at_random_names_alpha_and_all_possible_groups(flcert, tables):
+    options = ("--kind", "sampled", "--clients", 100, "--group-size", 2, "--alpha", 0.1, "--target", 1)
+    text = flcert("certify", "votes.npy", "--truth", "truth.npy", *options).out.splitlines()[-1]
+    assert text.startswith("Except with probability 0.1 over the draw of the groups: whatever any")
+    assert "in the ensemble of all possible groups at most" in text
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -176,6 +209,11 @@ def test_a_table_that_makes_no_sense_is_refused(flcert, tables, text, message):
         (("votes.npy", "--alpha", 0.5), "alpha has no meaning for disjoint groups"),
         (("votes.npy", "--clients", -5), "num_clients must be greater than or equal to 1, got -5"),
         (("votes.npy", "--out", "."), ". is a directory, not a file to write"),
+        (("votes.npy", "--target", 1), "--target 1 needs the true labels: give --truth"),
+        (("votes.npy", "--truth", "truth.npy", "--target", 4), "target must be in [0, 3], got 4"),
+        (("votes.npy", "--truth", "truth.npy", "--target", -1), "target must be in [0, 3], got -1"),
+        (("votes.npy", "--truth", "truth.npy", "--target", 0), "the true label of every input is 0, so nothing can be"),
+        (("votes.npy", "--truth", "truth.npy", "--target", "cat"), "Invalid value for '--target'"),
         (
             ("votes.npy", "--kind", "sampled", "--clients", 9, "--group-size", 2, "--failed", 1),
             "--failed goes with --counts",
@@ -191,6 +229,23 @@ def test_a_mistake_gives_a_message_and_code_2(flcert, tables, arguments, message
     assert result.code == 2
     assert message in result.err
     assert "Traceback" not in result.err
+
+
+def test_a_target_of_a_run_and_of_certificates_that_cannot_tell(flcert):
+    run = ("--clients", 12, "--groups", 5, "--rounds", 1, "--also", "runoff", "--engine", "inline", "--out", "run")
+    flcert("run", *run)
+    told = json.loads(flcert("certify", "run", "--target", 3, "--json").out)["target"]
+    assert len(told["levels"]) == 450
+    assert told["success_at_most"][-1] == 1
+    same = json.loads(flcert("certify", "run", "--also", "overlapping", "--target", 3, "--json").out)["target"]
+    assert same["levels"] == told["levels"]  # for disjoint groups
+    for other, message in (
+        ("runoff", "certificate 'runoff' cannot tell how many clients can bring about a given label"),
+        ("collective", "certificate 'collective' says nothing about single labels; leave out --target 3"),
+    ):
+        result = flcert("certify", "run", "--also", other, "--target", 3)
+        assert result.code == 2
+        assert message in result.err
 
 
 def test_a_run_keeps_its_own_clients_and_can_be_certified_with_another_alpha(flcert):

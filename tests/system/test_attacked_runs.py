@@ -76,6 +76,9 @@ def test_a_run_reports_what_a_backdoor_did(flcert, tmp_path):
     assert figures["certified"] > 0
     assert 0 <= figures["success_rate_without_attack"] <= figures["success_rate_under_attack"] <= 1
     assert figures["certified_accuracy_on_stamped_inputs"][0] > 0.5
+    assert figures["success_rate_under_attack"] <= figures["success_rate_at_most"] < 1
+    most = f"succeeds on more than {figures['success_rate_at_most']:.1%} of them."
+    assert f"Proved: no backdoor with this trigger and target by as many clients {most}" in result.out
     before = (tmp_path / "run" / "summary.json").read_bytes()
     again = flcert("run", *COMMON, "--attack", "backdoor", "--malicious", 3, "--set", "attack.options.target=5")
     assert "(0 trained for it)" in again.out
@@ -113,6 +116,9 @@ def test_figures_of_an_attack_are_what_their_names_say(tmp_path):
     assert [figures.success_rate_without_attack, figures.success_rate_under_attack] == rates
     everyone = float((voting.winners(on_stamped[1]) == target).mean())
     assert rates[1] != everyone  # inputs whose label is the target would count as successes
+    reached = Disjoint().target_levels(Evidence(on_stamped[0]), target)[others] < MALICIOUS
+    assert figures.success_rate_at_most == float(reached.mean())
+    assert rates[1] <= figures.success_rate_at_most < 1
     proved = certified_accuracy(disjoint(on_stamped[0]), truth).tolist()
     assert list(figures.certified_accuracy_on_stamped_inputs) == proved
     assert proved != certified_accuracy(disjoint(on_stamped[1]), truth).tolist()

@@ -13,7 +13,7 @@ from selenium.webdriver.support.ui import Select
 
 import flcert
 from flcert import Config, Federation
-from flcert.certify import disjoint
+from flcert.certify import disjoint, success_at, targeted_success
 from flcert.core.store import Store
 from flcert.datasets import load
 from flcert.engines import Inline
@@ -133,10 +133,29 @@ def test_the_attack_and_the_setup_are_told(page, run_directory):
         "of the labels certified for this many clients, changed": held,
         "success of the backdoor without the attack": f"{attack.success_rate_without_attack:.1%}",
         "success of the backdoor under the attack": f"{attack.success_rate_under_attack:.1%}",
+        "Proved: success of any backdoor with this trigger, target and number of clients, at most": (
+            f"{attack.success_rate_at_most:.1%}"
+        ),
         "certified accuracy on stamped inputs for this many clients": f"{stamped:.1%}",
     }
     configuration = page.find_element(By.TAG_NAME, "pre").get_attribute("textContent")
     assert json.loads(configuration) == run_directory.config().canonical()
+
+
+def test_every_label_has_a_row_that_says_how_many_inputs_clients_can_turn_into_it(page, run_directory):
+    truth, evidence = run_directory.truth(), run_directory.evidence()
+    table = page.find_element(By.XPATH, "//h2[text()='Turned into one label']/following::table[1]")
+    head, *rows = (
+        [cell.text for cell in row.find_elements(By.XPATH, "./*")] for row in table.find_elements(By.TAG_NAME, "tr")
+    )
+    levels = [int(text.removeprefix("m = ")) for text in head[1:]]
+    assert levels[:3] == [0, 1, 2]
+    assert [row[0] for row in rows] == [str(label) for label in range(10)]
+    for label, row in enumerate(rows):
+        bound = targeted_success(run_directory.guarantee().target_levels(evidence, label), truth, label)
+        assert row[1:] == [f"{success_at(bound, m):.1%}" for m in levels]
+    said = page.find_element(By.XPATH, "//h2[text()='Turned into one label']/following::p[1]").text
+    assert re.match(r"Whatever any (one|\d+) of the 30 clients do(es)?, at most \d+ of the \d+ inputs", said)
 
 
 def test_the_pictures_show_levels_and_sizes():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flcert.certify import Certificate, Evidence, Guarantee
+    from flcert.report.targets import Target
     from flcert.runs.directory import RunDirectory
 
 BOUNDS = ("alpha", "selection", "tails")  # what may be changed about a run's own certificate
@@ -45,6 +46,9 @@ def certify(
         bool, typer.Option("--distinct", help="The groups were drawn at random without repetition.")
     ] = False,
     labels: Annotated[int | None, typer.Option(help="Number of labels, for a table with --tails both or best.")] = None,
+    target: Annotated[
+        int | None, typer.Option(help="Also bound how many inputs malicious clients can turn into this label.")
+    ] = None,
     also: Annotated[str | None, typer.Option(help=f"Another certificate of a run: {CERTIFICATES}.")] = None,
     failed: Annotated[int | None, typer.Option(help="Number of groups that have clients but no vote.")] = None,
     counts: Annotated[bool, typer.Option("--counts", help="The table holds counts, inputs x labels.")] = False,
@@ -61,11 +65,14 @@ def certify(
     """Certify votes: give each input a label, and the number of malicious clients that provably cannot change it.
 
     The certificate in a run directory is checked against its votes. For groups drawn at random, `--alpha`,
-    `--selection` and `--tails` certify the votes again with other settings.
+    `--selection` and `--tails` certify the votes again with other settings. With true labels, `--target` bounds the
+    success of any backdoor that aims at one label: the share of inputs of other labels that m clients can turn into it.
 
     Example: `flcert certify votes.csv --truth labels.csv`
 
     Example: `flcert certify votes.npy --kind sampled --clients 1000 --group-size 2`
+
+    Example: `flcert certify runs/first --target 3`
     """
     own_code = any(":" in (name or "") for name in (kind, also))
     look_for_modules_in(*([modules or Path()] if modules or own_code else []))
@@ -87,12 +94,17 @@ def certify(
             raise InputError(
                 f"certificate {asked.guarantee.kind!r} counts inputs without naming them; leave out --out {out}"
             )
+        if target is not None:
+            raise InputError(
+                f"certificate {asked.guarantee.kind!r} says nothing about single labels; leave out --target {target}"
+            )
         _print_of_test_set(path, asked, as_json=json_)
         return
     certificate = asked.certificate()
+    aimed = None if target is None else _aimed(asked, certificate, target)
     if out is not None:
-        write_atomic(out, _as_csv(certificate).encode())
-    _print(certificate, asked, as_json=json_)
+        write_atomic(out, _as_csv(certificate, aimed).encode())
+    _print(certificate, asked, aimed, as_json=json_)
 
 
 @dataclass(frozen=True)
@@ -198,18 +210,29 @@ def _refuse_idle(given: dict[str, Any], kind: "type[Guarantee]", what: str, *, a
             raise InputError(f"{name} has no meaning for {what}, got {value}; it goes with {others}")
 
 
-def _as_csv(certificate: "Certificate") -> str:
+def _aimed(asked: Asked, certificate: "Certificate", target: int) -> "Target":
+    """What m clients can turn into the target."""
+    from flcert.report.targets import target_of
+
+    if asked.truth is None:
+        raise InputError(f"--target {target} needs the true labels: give --truth")
+    return target_of(asked.guarantee, asked.evidence, certificate, asked.truth, target)
+
+
+def _as_csv(certificate: "Certificate", aimed: "Target | None") -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("input", "label", "level", "abstained"))
-    rows = zip(certificate.labels, certificate.levels, certificate.abstained.astype(int), strict=True)
-    writer.writerows((position, *row) for position, row in enumerate(rows))
+    columns = {"label": certificate.labels, "level": certificate.levels, "abstained": certificate.abstained.astype(int)}
+    if aimed:
+        columns["target_level"] = aimed.levels
+    writer.writerow(("input", *columns))
+    writer.writerows((position, *row) for position, row in enumerate(zip(*columns.values(), strict=True)))
     return text.getvalue()
 
 
-def _print(certificate: "Certificate", asked: Asked, *, as_json: bool) -> None:
+def _print(certificate: "Certificate", asked: Asked, aimed: "Target | None", *, as_json: bool) -> None:
     from flcert.certify import certified_accuracy, certified_share
-    from flcert.cli.render import curve_table, output
+    from flcert.cli.render import curve_table, output, target_table
     from flcert.report.points import proof_sentence, public_sentence
 
     known = asked.truth is not None
@@ -226,6 +249,7 @@ def _print(certificate: "Certificate", asked: Asked, *, as_json: bool) -> None:
             "abstained": certificate.abstained.tolist(),
             "num_abstained": int(certificate.abstained.sum()),
             **({"public": public.model_dump(mode="json")} if public else {}),
+            **({"target": aimed.told()} if aimed else {}),
         }
         typer.echo(json.dumps(result))
         return
@@ -237,6 +261,10 @@ def _print(certificate: "Certificate", asked: Asked, *, as_json: bool) -> None:
         console.print(asked.guarantee.about_trusted)
     if public:
         console.print(public_sentence(public, len(certificate)))
+    if aimed:
+        console.print()
+        console.print(target_table(aimed))
+        console.print(f"\n{aimed.sentence(asked.guarantee, str(aimed.label))}")
 
 
 def _print_of_test_set(path: Path, asked: Asked, *, as_json: bool) -> None:

@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flcert.certify import success_at
 from flcert.errors import one_line
 from flcert.report.points import Also, chosen_levels, levels_of_all, widened
 
 if TYPE_CHECKING:
-    from flcert.certify import Figures
+    from flcert.certify import Figures, Guarantee
+    from flcert.report.targets import Target
     from flcert.report.trade import Trade
     from flcert.runs.records import AttackFigures
     from flcert.training import Ensemble
@@ -71,6 +73,19 @@ def trade_table(trade: "Trade") -> Table:
     return table
 
 
+def target_table(target: "Target") -> Table:
+    """How many inputs m clients can turn into a label at most."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    headings = ("malicious clients m", f"turned into {target.label} at most", "inputs", "plain levels imply at most")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for m in target.shown:
+        share, implied = success_at(target.bound, m), success_at(target.implied, m)
+        reached = f"{round(share * target.num_inputs):,} of {target.num_inputs:,}"
+        table.add_row(f"{m:,}", f"{share:.1%}", reached, f"{implied:.1%}")
+    return table
+
+
 def groups_sentence(ensemble: "Ensemble") -> str:
     """How many groups were trained, were reused, or had nothing to train."""
     empty = int((ensemble.grouping.sizes == 0).sum())
@@ -82,8 +97,8 @@ def groups_sentence(ensemble: "Ensemble") -> str:
     return ", ".join([*parts, *(f"{number:,} {what}" for what, number in others.items() if number > 0)])
 
 
-def attack_sentence(figures: "AttackFigures", trained: int) -> str:
-    """What a simulated attack did, and how many groups were trained for it."""
+def attack_sentence(figures: "AttackFigures", trained: int, guarantee: "Guarantee") -> str:
+    """What a simulated attack did, how many groups were trained for it, and what no attack of its kind can do."""
     text = (
         f"Simulated attack {figures.name!r} by {figures.malicious:,} clients "
         f"in {figures.groups_attacked:,} groups ({trained:,} trained for it): "
@@ -93,7 +108,11 @@ def attack_sentence(figures: "AttackFigures", trained: int) -> str:
     before, after = figures.success_rate_without_attack, figures.success_rate_under_attack
     if before is None or after is None:
         return text
-    return f"{text} The backdoor succeeded on {after:.1%} of stamped inputs, {before:.1%} without attack."
+    text += f" The backdoor succeeded on {after:.1%} of stamped inputs, {before:.1%} without attack."
+    if figures.success_rate_at_most is None:
+        return text
+    most = f"succeeds on more than {figures.success_rate_at_most:.1%} of them"
+    return f"{text} {guarantee.proved}: no backdoor with this trigger and target by as many clients {most}."
 
 
 def output() -> Console:

@@ -153,5 +153,5 @@ def _print(result: "RunResult", *, as_json: bool) -> None:
     if result.overlap:
         console.print(overlap_sentence(result.overlap))
     if result.attacked and summary.attack:
-        console.print(f"\n{attack_sentence(summary.attack, result.attacked.trained)}")
+        console.print(f"\n{attack_sentence(summary.attack, result.attacked.trained, result.guarantee)}")
     console.print(f"\nrun directory: {result.directory}\nreport: {result.directory / 'report.html'}", soft_wrap=True)

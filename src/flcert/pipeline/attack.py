@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from flcert import attacks, datasets
 from flcert.attacks import AttackPlan
-from flcert.certify import Certificate, Evidence, Guarantee, certified_accuracy
+from flcert.certify import Certificate, Evidence, Guarantee, certified_accuracy, success_at, targeted_success
 from flcert.core.settings import Choice
 from flcert.datasets import Federation
 from flcert.pipeline.results import Certified
@@ -95,10 +95,14 @@ def _with_backdoor(
     """Add the figures of a backdoor; success rates leave out inputs whose true label is the target."""
     (without, under), (truth, target) = stamped, aim
     counted = truth != target
+    levels = guarantee.target_levels(without, target)
     return figures.model_copy(
         update={
             "success_rate_without_attack": _share(guarantee.predict(without)[counted] == target),
             "success_rate_under_attack": _share(guarantee.predict(under)[counted] == target),
+            "success_rate_at_most": None
+            if levels is None
+            else success_at(targeted_success(levels, truth, target), figures.malicious),
             "certified_accuracy_on_stamped_inputs": tuple(
                 certified_accuracy(guarantee.certify(without), truth).tolist()
             ),

@@ -25,6 +25,7 @@ from flcert.report.points import (
     telling_level,
     widened,
 )
+from flcert.report.targets import targets_of_run
 from flcert.report.trade import trade_of_run, why_no_trade
 from flcert.runs.directory import RunDirectory
 from flcert.runs.records import AttackFigures, Manifest, Samples, Summary
@@ -58,6 +59,7 @@ def write_report(run_directory: RunDirectory) -> Path:
         chart=Chart(wide, summary.accuracy, also),
         telling=telling_level(curve),
         trade=None if why_no_trade(run_directory) else trade_of_run(run_directory),
+        targets=targets_of_run(run_directory, chosen_levels(curve), telling_level(curve)),
         stamped=_on_stamped(summary.attack),
         data={
             "curve": wide.tolist(),

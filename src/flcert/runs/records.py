@@ -235,6 +235,8 @@ class AttackFigures(Strict):
         certified_changed: how many of those changed.
         success_rate_without_attack: a backdoor's success rate, leaving out inputs whose true label is the target.
         success_rate_under_attack: the same under attack.
+        success_rate_at_most: a certified bound on the success rate of any backdoor with this trigger and target by as
+            many clients; None if the certificate cannot tell.
         certified_accuracy_on_stamped_inputs: CA@m at index m on inputs with a backdoor's trigger.
     """
 
@@ -248,6 +250,7 @@ class AttackFigures(Strict):
     certified_changed: int
     success_rate_without_attack: float | None = None
     success_rate_under_attack: float | None = None
+    success_rate_at_most: float | None = None
     certified_accuracy_on_stamped_inputs: tuple[float, ...] | None = None
 
 
