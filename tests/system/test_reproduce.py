@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from flcert.certify import Disjoint, Evidence, targeted_success
 from flcert.core.store import Store
 from flcert.engines import Inline
 from flcert.errors import InputError, RunError
@@ -50,7 +51,7 @@ def series(rows, value="certified_accuracy"):
     """The values by m of every curve of a table."""
     curves = {}
     for row in rows:
-        names = tuple(text for key, text in row.items() if key not in ("m", value))
+        names = tuple(row.values())[: list(row).index("m")]
         curves.setdefault(names, {})[int(row["m"])] = float(row[value])
     return curves
 
@@ -167,8 +168,9 @@ def test_comparison_has_both_methods_and_both_baselines_as_a_run_has_them(tmp_pa
 def test_the_picture_shows_the_table(name, tmp_path, tiny_store):
     made = make(name, tmp_path, tiny_store)
     curves = series(rows_of(made))
-    assert [panel.title for panel in made.outcome.panels] == ["FLCert-P", "FLCert-D"]
-    for panel in made.outcome.panels:
+    assert [panel.title for panel in made.outcome.panels][:2] == ["FLCert-P", "FLCert-D"]
+    assert len(made.outcome.panels) == (4 if name == "backdoor" else 2)
+    for panel in made.outcome.panels[:2]:
         axes = Figure().subplots()
         draw_panel(axes, panel)
         lines = {line.get_label().removeprefix("N = "): line for line in axes.lines}
@@ -260,6 +262,32 @@ def test_the_backdoor_s_trigger_is_on_the_inputs_of_its_curve(tmp_path, tiny_sto
         told = certified(*told_of(method), "attack.name=backdoor", "attack.malicious=1")
         stamped = told.attack.certified_accuracy_on_stamped_inputs
         assert same(curve, told.certified_accuracy if inputs == "clean" else stamped)
+
+
+def test_the_bounds_on_a_backdoor_are_those_of_the_votes_on_stamped_inputs_and_no_attack_beats_them(
+    tmp_path, tiny_store, certified
+):
+    """Target 3. The picture shows the columns, and a run under attack has the same bound at its m."""
+    aimed = ("attack.name=backdoor", "attack.options.target=3")
+    made = make("backdoor", tmp_path, tiny_store, overrides=[*aimed, "attack.malicious=1"])
+    rows = rows_of(made)
+    bounds, implied = (series(rows, value) for value in ("success_at_most", "plain_levels_imply_at_most"))
+    for names, curve in bounds.items():
+        assert all(later >= earlier for earlier, later in pairwise(curve.values()))
+        assert all(curve[m] <= implied[names][m] for m in curve)
+    assert bounds["FLCert-D", "with trigger"] != implied["FLCert-D", "with trigger"]
+    assert bounds["FLCert-D", "with trigger"] != bounds["FLCert-D", "clean"]
+    for panel in made.outcome.panels[2:]:
+        method = panel.title.removesuffix(", inputs with trigger")
+        assert [dict(line.points) for line in panel.lines] == [one[method, "with trigger"] for one in (bounds, implied)]
+    for method, m in product(("FLCert-D", "FLCert-P"), (1, 2)):
+        attack = certified(*told_of(method), *aimed, f"attack.malicious={m}").attack
+        assert attack.success_rate_at_most == bounds[method, "with trigger"][m]
+        assert method == "FLCert-P" or attack.success_rate_under_attack <= attack.success_rate_at_most
+    clean = certified(*told_of("FLCert-D"))
+    levels = Disjoint(num_clients=CLIENTS).target_levels(Evidence.of_votes(clean.votes, 10), 3)
+    assert targeted_success(levels, clean.truth, 3)[1] == bounds["FLCert-D", "clean"][1]
+    assert "target 3" in made.outcome.note
 
 
 @pytest.mark.parametrize(("method", "other"), [("FLCert-D", "grouping.key=flcert-1"), ("FLCert-P", "grouping.seed=1")])

@@ -42,7 +42,9 @@ EXPERIMENTS = {
         ("mnist-0.1", "mnist-0.5", "cifar10", "har", "chitchat"),
     ),
     "groups": Experiment(groups, "Impact of the number of groups N", ("groups",)),
-    "backdoor": Experiment(backdoor, "Certified accuracy on clean inputs and on inputs with a trigger", ()),
+    "backdoor": Experiment(
+        backdoor, "Certified accuracy and attack success on clean inputs and on inputs with a trigger", ()
+    ),
     "seeds": Experiment(seeds, "Impact of the seeds of grouping and training", ("repeats",)),
     "base-algorithms": Experiment(base_algorithms, "FLCert with different base algorithms", ("groups",)),
     "empirical": Experiment(
