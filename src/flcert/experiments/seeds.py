@@ -2,17 +2,16 @@
 
 import numpy as np
 
-from flcert.experiments.lab import Lab, with_recipe
+from flcert.experiments.lab import Lab
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import LEVELS, Line, Outcome, Panel, Row, at
-from flcert.runs.config import Config
 
 
 def seeds(lab: Lab, options: Options) -> Outcome:
     """Mean and standard deviation of CA@m over ``repeats`` pairs of seeds, for P and D."""
     curves = {
         name: [
-            lab.curve(lab.ensemble(f"{name}, seeds {number} of {options.repeats}", _with_seeds(config, number)))
+            lab.curve(lab.ensemble(f"{name}, seeds {number} of {options.repeats}", config.reseeded(number)))
             for number in range(options.repeats)
         ]
         for name, config in lab.variants().items()
@@ -29,11 +28,3 @@ def seeds(lab: Lab, options: Options) -> Outcome:
     return Outcome(
         header=("method", "m", "mean", "standard_deviation", "repeats"), rows=rows, panels=panels[::-1], columns=2
     )
-
-
-def _with_seeds(config: Config, number: int) -> Config:
-    """The pair of seeds of one trial; the first is the configuration's own."""
-    if number == 0:
-        return config
-    seeded = with_recipe(config, seed=config.recipe.seed + number)
-    return seeded.model_copy(update={"grouping": config.grouping.reseeded(number)})

@@ -96,6 +96,23 @@ class Config(Strict):
         """A short digest that identifies these settings."""
         return digest_json(self.canonical(), size=5)
 
+    def reseeded(self, number: int) -> "Config":
+        """The same settings with other seeds, of training and of the groups; number 0 is the configuration itself."""
+        if number == 0:
+            return self
+        own = self.grouping
+        taken = any(own.reseeded(one) == own for one in range(1, number + 1))  # it would get its own seed again
+        seeded = self.recipe.model_copy(update={"seed": (self.recipe.seed + number) % 2**63})
+        return self.model_copy(update={"recipe": seeded, "grouping": own.reseeded(number + taken)})
+
+    def split_seeds(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """All settings as JSON values, those that ``reseeded`` changes apart from the others."""
+        others, own = self.canonical(), self.grouping
+        changed = [own.reseeded(number).model_dump(mode="json") for number in (1, 2)]
+        drawn = [name for name, value in others["grouping"].items() if any(one[name] != value for one in changed)]
+        seeds = {f"grouping.{name}": others["grouping"].pop(name) for name in drawn}
+        return others, {"recipe.seed": others["recipe"].pop("seed"), **seeds}
+
     def recorded(self) -> dict[str, Any]:
         """The settings as a run directory records them."""
         return {"format": FORMAT, **self.canonical()}
