@@ -27,7 +27,7 @@ from flcert.runs.records import OverlapFacts, Summary
 from flcert.training import Context, Ensemble, Progress
 from flcert.training.checks import check_recipe
 from flcert.training.context import silent
-from flcert.training.public import public_of
+from flcert.training.public import Public, public_of
 from flcert.training.train import compressed_ensemble, refuse_without_models, train_groups
 from flcert.training.trusted import check_trusted, trusted_arrays
 from flcert.training.votes import Question, evidence_on_test_set, public_labels, ranks_on_test_set
@@ -75,20 +75,64 @@ def run(
     """
     config, store = config or Config(), store or Store()
     writable_directory(store.directory)
-    federation, grouping, plan = checked(config)
-    overlap = checked_overlap(config, federation, store)
-    run_directory = RunDirectory.claim(directory or default_directory(config, federation), config)
-    public = public_for(run_directory, config, federation)
+    federation = federation_of(config)
+    ready = make_ready(config, federation, store, directory or default_directory(config, federation))
     with Workers(engine or Processes(), federation) as workers:
-        context = Context(workers, store, progress)
-        ensemble = train_groups(context, grouping, config.recipe, public=public)
-        if config.compression:
-            ensemble = compressed_ensemble(ensemble, config.compression, store)
-        if trusted := config.voting.trusted:
-            own = trusted_arrays(context, trusted, config.recipe, ensemble.public)
-            ensemble = replace(ensemble, trusted=own)
-        trained = TrainedRun(run_directory, config, federation.subject, ensemble, overlap)
-        return certify_models(context, trained, plan)
+        return run_ready(Context(workers, store, progress), ready)
+
+
+@dataclass(frozen=True)
+class ReadyRun:
+    """A run that was checked and has its directory, but is not trained.
+
+    Args:
+        directory: the run directory, which holds the configuration.
+        config: what to do.
+        grouping: who trains together.
+        plan: the simulated attack, if there is one.
+        overlap: how many inputs the public model had seen, if groups start from one.
+        public: what groups share.
+    """
+
+    directory: RunDirectory
+    config: Config
+    grouping: Grouping
+    plan: AttackPlan | None
+    overlap: OverlapFacts | None
+    public: Public
+
+
+def make_ready(config: Config, federation: Federation, store: Store, directory: Path) -> ReadyRun:
+    """Check everything about a run and claim its directory, but train nothing.
+
+    Args:
+        config: what to do.
+        federation: its data; see ``federation_of``.
+        store: where counts of what a public model had seen are kept.
+        directory: where to write.
+    """
+    grouping, plan = checked_with(config, federation)
+    overlap = checked_overlap(config, federation, store)
+    claimed = RunDirectory.claim(directory, config)
+    return ReadyRun(claimed, config, grouping, plan, overlap, public_for(claimed, config, federation))
+
+
+def run_ready(context: Context, ready: ReadyRun) -> RunResult:
+    """Train, vote and certify a run that is ready, and write its directory.
+
+    Args:
+        context: where groups train; its workers hold the data that the run was checked with.
+        ready: the run.
+    """
+    config = ready.config
+    ensemble = train_groups(context, ready.grouping, config.recipe, public=ready.public)
+    if config.compression:
+        ensemble = compressed_ensemble(ensemble, config.compression, context.store)
+    if trusted := config.voting.trusted:
+        own = trusted_arrays(context, trusted, config.recipe, ensemble.public)
+        ensemble = replace(ensemble, trusted=own)
+    trained = TrainedRun(ready.directory, config, context.federation.subject, ensemble, ready.overlap)
+    return certify_models(context, trained, ready.plan)
 
 
 def certify_models(context: Context, trained: TrainedRun, plan: AttackPlan | None = None) -> RunResult:
@@ -167,6 +211,11 @@ def federation_of(config: Config) -> Federation:
 def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
     """Data, groups and attack of a configuration, refused before anything is trained if they do not fit."""
     federation = federation_of(config)
+    return federation, *checked_with(config, federation)
+
+
+def checked_with(config: Config, federation: Federation) -> tuple[Grouping, AttackPlan | None]:
+    """Groups and attack of a configuration on data that are already loaded, refused if they do not fit."""
     grouping = config.grouping.groups_of(federation.ids, federation.forgotten)
     check_recipe(federation, grouping, config.recipe)
     check_certificates(config, grouping)
@@ -175,7 +224,7 @@ def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:
         check_trusted(config.voting.trusted, config.recipe, public, federation)
     if config.compression and config.attack:
         raise InputError("an attack is simulated on models as they are trained; leave out compression or attack")
-    return federation, grouping, attack_plan(config, federation)
+    return grouping, attack_plan(config, federation)
 
 
 def check_certificates(config: Config, grouping: Grouping) -> None:
