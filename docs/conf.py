@@ -26,6 +26,7 @@ NAVIGATION = {
         "docs/recipe",
         "docs/public",
         "docs/attacks",
+        "docs/planning",
         "docs/cluster",
         "docs/serving",
         "docs/deployment",

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from flcert import __version__
 from flcert.cli.certify import certify
+from flcert.cli.compare import compare
 from flcert.cli.compress import compress
 from flcert.cli.data import data
 from flcert.cli.forget import forget
@@ -22,6 +23,7 @@ from flcert.cli.reproduce import reproduce
 from flcert.cli.run import run
 from flcert.cli.serve import serve
 from flcert.cli.store import store
+from flcert.cli.sweep import sweep
 from flcert.cli.train_group import train_group
 from flcert.errors import FlcertError, InputError, one_line
 
@@ -40,6 +42,8 @@ app.command()(certify)
 app.command()(predict)
 app.command()(report)
 app.command()(reproduce)
+app.command()(sweep)
+app.command()(compare)
 app.command()(plan)
 app.command()(pretrain)
 app.command()(forget)
