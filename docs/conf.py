@@ -26,7 +26,6 @@ NAVIGATION = {
         "docs/recipe",
         "docs/public",
         "docs/attacks",
-        "docs/planning",
         "docs/cluster",
         "docs/serving",
         "docs/deployment",
