@@ -39,6 +39,10 @@ def test_a_run_tells_all_certificates_of_its_models(flcert, tmp_path):
         assert printed["certified_accuracy"] == also[kind]["certified_accuracy"]
     printed = json.loads(flcert("certify", "run", "--also", "collective", "--json").out)
     assert printed["stay_right"] == also["collective"]["inputs"]
+    assert printed["note"].startswith("The whole-test-set figure is exact at m = 0")
+    assert printed["note"] in also["collective"]["note"]
+    assert printed["note"] in page
+    assert printed["note"] in " ".join(flcert("certify", "run", "--also", "collective").out.split())
 
 
 def test_the_run_off_of_a_run_is_that_of_its_models(flcert, tmp_path):

@@ -1,48 +1,94 @@
-"""The collective certificate against every set of attacked groups on small cases."""
+"""The collective certificate against every attack on small cases."""
 
+import sys
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
 import pytest
 
 from flcert import certify, voting
-from flcert.certify.collective import SCALE, dual_bound, most_broken
+from flcert.certify import Evidence, Trusted
+from flcert.certify.branching import most_broken
+from flcert.certify.collective import WholeTestSet
+from flcert.certify.relaxation import SCALE, dual_bound, relaxed_bound
+from flcert.certify.threats import Threats
 from flcert.errors import InputError
 
 LABELS = 3
+HOME = sys.modules[WholeTestSet.__module__]
 
 
-def winner(votes):
-    return max(range(LABELS), key=lambda label: (votes.count(label), -label))
+def winner(votes, trusted):
+    """The label with the most votes, T of them for the label t of a trusted model."""
+    chosen, extra = trusted
+    return max(range(LABELS), key=lambda label: (votes.count(label) + extra * (label == chosen), -label))
 
 
-def still_right(votes, truth, hit):
-    """How many inputs keep their right label when these groups may vote as they like on each input."""
-    kept = 0
-    for column, true in zip(votes.T.tolist(), truth, strict=True):
-        right = winner(column) == true
-        for forged in product(range(LABELS), repeat=len(hit)):
-            changed = list(column)
-            for group, vote in zip(hit, forged, strict=True):
-                changed[group] = vote
-            right &= winner(changed) == true
-        kept += right
-    return kept
+def stays(votes, true, free, trusted=(0, 0)):
+    """Whether an input keeps its right label, whatever these groups vote."""
+    for forged in product(range(-1, LABELS), repeat=len(free)):
+        changed = list(votes)
+        for group, vote in zip(free, forged, strict=True):
+            changed[group] = vote
+        if winner(changed, trusted) != true:
+            return False
+    return True
+
+
+def worst_case(votes, truth, num_malicious, *, failed=(), with_clients=None, trusted=None):
+    """How many inputs stay right under the worst attack, whatever the failed groups would have voted."""
+    attackable = range(len(votes)) if with_clients is None else with_clients
+    fixed = [(0, 0)] * len(truth) if trusted is None else [(label, trusted.votes) for label in trusted.labels.tolist()]
+    cases = list(zip(votes.T.tolist(), truth.tolist(), fixed, strict=True))
+    return min(
+        sum(stays(column, true, sorted({*hit, *failed}), extra) for column, true, extra in cases)
+        for hit in combinations(attackable, min(num_malicious, len(attackable)))
+    )
+
+
+def drawn(rng, groups, inputs, share=0.75):
+    truth = rng.integers(0, LABELS, inputs)
+    return np.where(rng.random((groups, inputs)) < share, truth, rng.integers(0, LABELS, (groups, inputs))), truth
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_no_set_of_groups_breaks_more_inputs_than_it_says(seed):
-    rng = np.random.default_rng(seed)
-    groups, inputs = 5, 12
-    truth = rng.integers(0, LABELS, inputs)
-    votes = np.where(rng.random((groups, inputs)) < 0.75, truth, rng.integers(0, LABELS, (groups, inputs)))
+def test_it_is_what_the_worst_attack_leaves(seed):
+    votes, truth = drawn(np.random.default_rng(seed), 5, 12)
     counts = voting.count(votes, LABELS)
     curve = certify.certified_accuracy(certify.disjoint(counts), truth)
-    for m in range(groups + 1):
-        worst = min(still_right(votes, truth, hit) for hit in combinations(range(groups), m))
-        proved = certify.collective(counts, votes, truth, m)
-        own = round(curve[m] * inputs) if m < len(curve) else 0
-        assert own <= proved <= worst
+    for m in range(7):
+        found = WholeTestSet(counts, votes, truth).kept(m)
+        assert found.exact
+        assert found.inputs == worst_case(votes, truth, m)
+        assert found.inputs >= (round(curve[m] * len(truth)) if m < len(curve) else 0)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_it_is_exact_with_failed_and_empty_groups_and_trusted_votes(seed):
+    rng = np.random.default_rng(seed)
+    votes, truth = drawn(rng, 5, 6, 0.9)
+    failed, empty = [0] * (seed % 3 > 0), [1] * (seed % 2)
+    votes[[*failed, *empty]] = -1
+    some = rng.random(votes.shape) < 0.05
+    some[2] = False  # somebody votes on each input
+    votes[some] = -1
+    with_clients = [group for group in range(5) if group not in empty]
+    trusted = Trusted(np.where(rng.random(6) < 0.7, truth, rng.integers(0, LABELS, 6)), int(rng.integers(0, 5)))
+    numbers = {"num_failed": len(failed), "trusted": trusted, "num_groups": len(with_clients)}
+    for m in range(6):
+        found = WholeTestSet(voting.count(votes, LABELS), votes, truth, **numbers).kept(m)
+        worst = worst_case(votes, truth, m, failed=failed, with_clients=with_clients, trusted=trusted)
+        assert found == (worst, True)
+
+
+def test_silent_groups_that_may_have_clients_can_be_attacked():
+    votes = np.array([[0, 0], [0, 0], [1, 1], [-1, -1]])
+    counts, truth = voting.count(votes, LABELS), np.array([0, 0])
+    ask = partial(certify.collective, counts, votes, truth, trusted=Trusted(truth, 3))
+    assert ask(4, num_groups=3) == ask(4, num_groups=4, num_failed=0) + 2 == 2
+    assert ask(2, num_groups=4) == 2
+    assert ask(3, num_groups=4) == 0
 
 
 def test_it_beats_certified_accuracy_where_inputs_lean_on_different_groups():
@@ -58,40 +104,69 @@ def test_it_beats_certified_accuracy_where_inputs_lean_on_different_groups():
     assert certify.collective(counts, votes, truth, 3) > 10  # each input alone withstands 2
 
 
-def test_any_multipliers_give_a_sound_bound():
-    rng = np.random.default_rng(1)
-    reach, gaps = rng.integers(1, 3, (6, 9)), rng.integers(0, 5, 9)
-    worst = max(int((reach[list(hit)].sum(axis=0) > gaps).sum()) for hit in combinations(range(6), 2))
-    for _ in range(50):
-        assert dual_bound(rng.integers(-SCALE, 2 * SCALE, 9), reach, gaps, 2) >= worst
-    assert dual_bound(np.zeros(9, dtype=np.int64), reach, gaps, 2) == 9
+def some_threats(rng, groups, inputs):
+    owners = np.sort(rng.integers(0, inputs, 2 * inputs))
+    return Threats(rng.integers(0, 3, (groups, 2 * inputs)), rng.integers(0, 7, 2 * inputs), owners)
+
+
+def worst_of(threats, num_malicious):
+    sets = combinations(range(len(threats.reach)), min(num_malicious, len(threats.reach)))
+    broken = [threats.reach[list(hit)].sum(axis=0) > threats.gaps for hit in sets]
+    return max(len(set(threats.owners[one].tolist())) for one in broken)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_most_that_can_be_broken_is_never_told_too_low(seed):
+def test_the_search_finds_the_most_that_can_be_broken_and_one_cut_off_tells_no_less(seed):
     rng = np.random.default_rng(seed)
-    groups, inputs = int(rng.integers(2, 8)), int(rng.integers(1, 12))
-    reach, gaps = rng.integers(0, 3, (groups, inputs)), rng.integers(0, 7, inputs)
-    for m in range(groups + 1):
-        worst = max(int((reach[list(hit)].sum(axis=0) > gaps).sum()) for hit in combinations(range(groups), m))
-        assert worst <= most_broken(reach, gaps, m) <= inputs
+    threats = some_threats(rng, int(rng.integers(2, 9)), int(rng.integers(1, 12)))
+    cut_off = 0
+    for m in range(len(threats.reach) + 2):
+        worst = worst_of(threats, m)
+        assert most_broken(threats, m) == (worst, True)
+        for effort in (0, 2**10, 2**15, 2**16, 2**17):
+            most, exact = most_broken(threats, m, effort)
+            assert most == worst if exact else most >= worst
+            cut_off += not exact
+        assert worst <= relaxed_bound(threats, m) <= len(threats.starts)
+    assert cut_off > 0
 
 
-@pytest.mark.parametrize("seed", range(15))
-def test_whatever_failed_groups_would_have_voted_as_many_inputs_stay_right(seed):
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(0, LABELS, 6)
-    votes = np.where(rng.random((5, 6)) < 0.9, truth, rng.integers(0, LABELS, (5, 6)))
+def test_any_multipliers_give_a_sound_bound():
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        threats = some_threats(rng, 6, 9)
+        inputs, worst = len(threats.starts), worst_of(threats, 2)
+        for _ in range(30):
+            assert dual_bound(rng.integers(-SCALE // 4, SCALE * 5 // 4, inputs), threats, 2) >= worst
+        assert dual_bound(np.zeros(inputs, dtype=np.int64), threats, 2) == inputs
+
+
+def test_the_relaxation_is_used_where_a_search_would_be_too_long(monkeypatch):
+    votes, truth = drawn(np.random.default_rng(3), 9, 40)
     counts = voting.count(votes, LABELS)
-    for m in range(3):
-        proved = certify.collective(counts, votes, truth, m, num_failed=1)
-        worst = 6
-        for unknown in range(LABELS):  # the same on every input, as a start; then each input for itself
-            full = np.vstack([votes, np.full((1, 6), unknown)])
-            worst = min(worst, *(still_right(full, truth, hit) for hit in combinations(range(6), m)))
-        rivals = np.vstack([votes, [(one + 1) % LABELS for one in truth]])
-        worst = min(worst, *(still_right(rivals, truth, hit) for hit in combinations(range(6), m)))
-        assert proved <= worst
+    exact = [certify.collective(counts, votes, truth, m) for m in range(5)]
+    monkeypatch.setattr(HOME, "most_broken", partial(most_broken, effort=0))
+    own = certify.certified_accuracy(certify.disjoint(counts), truth)
+    bounds = [WholeTestSet(counts, votes, truth).kept(m) for m in range(5)]
+    assert [one.exact for one in bounds] == [True, False, False, False, False]
+    for m, (bound, best) in enumerate(zip(bounds, exact, strict=True)):
+        assert round(own[m] * 40 if m < len(own) else 0) <= bound.inputs <= best
+    assert any(bound.inputs > round(own[m] * 40) for m, bound in enumerate(bounds[: len(own)]))
+
+
+def test_the_figures_tell_where_they_are_exact(monkeypatch):
+    votes, truth = drawn(np.random.default_rng(3), 9, 40)
+    evidence = Evidence.of_votes(votes, LABELS)
+    exactly = certify.Collective().figures(evidence, truth, [0, 1, 2], lambda *_: None)
+    assert exactly.note.startswith("The whole-test-set figure is exact at m = 0, 1 and 2: ")
+    assert "lower bound" not in exactly.note
+    monkeypatch.setattr(HOME, "most_broken", partial(most_broken, effort=0))
+    partly = certify.Collective().figures(evidence, truth, [0, 1, 2], lambda *_: None)
+    assert partly.note.startswith("The whole-test-set figure is exact at m = 0: ")
+    assert "It is a lower bound at m = 1 and 2, " in partly.note
+    bound = certify.Collective().figures(evidence, truth, [2], lambda *_: None)
+    assert bound.note.startswith("The whole-test-set figure is a lower bound at m = 2, ")
+    assert "exact" not in bound.note
 
 
 def test_failed_groups_and_abstentions_are_charged():

@@ -1,21 +1,62 @@
 """One attacker for the whole test set: how many inputs stay right, whichever m clients are malicious."""
 
-from collections.abc import Sequence
-from functools import partial
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flcert.certify.branching import most_broken
 from flcert.certify.certificate import Certificate
-from flcert.certify.disjoint import disjoint, groups_with_clients, share_no_client
+from flcert.certify.disjoint import groups_with_clients, share_no_client
 from flcert.certify.evidence import Evidence
 from flcert.certify.guarantee import Figures, Groups, Guarantee, Need, Report
+from flcert.certify.relaxation import relaxed_bound
+from flcert.certify.threats import Standing
 from flcert.certify.trusted import Trusted
 from flcert.errors import InputError, check_range
-from flcert.voting.count_table import IntArray, runner_up, top_label
+from flcert.voting.count_table import checked_counts
 
-SCALE = 2**32  # multipliers of the dual are whole multiples of 1 / SCALE
+
+class Kept(NamedTuple):
+    """How many inputs stay right, and whether no larger number holds."""
+
+    inputs: int
+    exact: bool
+
+
+@dataclass(frozen=True, eq=False)
+class WholeTestSet:
+    """The votes on a test set, for an attacker of all of its inputs at once; see ``collective`` for the fields."""
+
+    counts: ArrayLike
+    votes: ArrayLike
+    truth: ArrayLike
+    num_failed: int = 0
+    trusted: Trusted | None = None
+    num_groups: int | None = None
+
+    def kept(self, num_malicious: int) -> Kept:
+        """How many inputs keep their right label when m malicious clients attack all of them at once."""
+        check_range("num_malicious", num_malicious, 0, 2**31)
+        threats = self._standing.threats(num_malicious)
+        if len(threats.gaps) == 0:
+            return Kept(len(self._standing.labels), exact=True)
+        most, exact = most_broken(threats, num_malicious)
+        if not exact:
+            most = min(most, relaxed_bound(threats, num_malicious))
+        return Kept(len(self._standing.labels) - most, exact)
+
+    @cached_property
+    def _standing(self) -> Standing:
+        """The inputs that are right without an attack."""
+        table, cast, right = checked_counts(self.counts), np.asarray(self.votes), np.asarray(self.truth)
+        if cast.ndim != 2 or cast.shape[1] != len(table) or right.shape != (len(table),):
+            raise InputError(f"votes {cast.shape}, counts {table.shape} and truth {right.shape} do not fit together")
+        numbers = {"num_failed": self.num_failed, "num_groups": self.num_groups or len(cast)}
+        return Standing.of(table, cast, right, trusted=self.trusted, **numbers)
 
 
 def collective(
@@ -28,96 +69,32 @@ def collective(
     trusted: Trusted | None = None,
     num_groups: int | None = None,
 ) -> int:
-    """A lower bound on how many inputs keep their right label when m malicious clients attack all of them at once.
+    """How many inputs at least keep their right label when m malicious clients attack all of them at once.
 
-    Certified accuracy assumes the worst attacker for each input. Here one set of m groups must serve for all inputs
-    (Chen et al., ICML 2022). An attacked group gives a rival of y at most one vote, and takes one from y if it voted
-    for y, so input i breaks only if
+    Certified accuracy assumes the worst attacker for each input. Here one set S of m groups must serve for all inputs
+    (Chen et al., ICML 2022). Input i breaks if for some rival z of its label y
 
-        sum over the attacked groups g of (1 + [f_g = y_i]) >= gap_i + 1,
+        sum over g in S of (1 + [f_g = y] - [f_g = z]) > v_y - v_z - [z < y].
 
-    where gap_i = v_y - max over z of (v_z + [z < y]).
-
-    Letting groups be attacked and inputs break fractionally gives a linear program whose optimum is at least the
-    number of inputs that can break. HiGHS solves it, but the result relies only on a bound by weak duality, which holds
-    for any multipliers l_i in [0, 1 / (gap_i + 1)] and is computed in whole numbers:
-
-        broken <= sum of (1 - (gap_i + 1) l_i) + the m largest of S_g,    S_g = sum over i of l_i (1 + [f_g = y_i]).
-
-    Inputs whose own level is at least m never break, so the result is never below CA@m of Theorem 4.
+    ``branching.most_broken`` finds the most inputs that any S breaks, by branch and bound. If that takes too long, it
+    returns an upper bound; a second one comes from the linear relaxation (``relaxation.dual_bound``), and the smaller
+    of the two counts. All of it is computed in whole numbers. An input that no m groups can break alone never counts as
+    broken, so the result is never below CA@m of Theorem 4.
 
     Args:
         counts: votes for each label, (inputs x labels), those of a trusted model not among them.
-        votes: the label that each group gives to each input, (groups x inputs); -1 where it casts no vote.
+        votes: the label that each group gives to each input, (groups x inputs); -1 where it casts no vote. A group that
+            never votes counts as empty or failed, unless more groups are said to have clients and a model than vote.
         truth: the true labels.
         num_malicious: m.
-        num_failed: groups with clients but without a model; each counts as one vote for the strongest rival.
+        num_failed: groups with clients but without a model; each counts as one vote for z.
         trusted: votes of a model that no client can change; they are part of v_y and v_z.
-        num_groups: the groups that have clients; by default all.
+        num_groups: the groups that have clients, including those that failed; by default all.
 
     >>> collective([[3, 0], [3, 0]], [[0, 0], [0, 0], [0, 0]], [0, 0], 1)
     2
     """
-    table, cast, right = np.asarray(counts), np.asarray(votes), np.asarray(truth)
-    if cast.ndim != 2 or cast.shape[1] != len(table) or right.shape != (len(table),):
-        raise InputError(f"votes {cast.shape}, counts {table.shape} and truth {right.shape} do not fit together")
-    check_range("num_malicious", num_malicious, 0, 2**31)
-    reachable = num_groups or len(cast)  # no more groups can be attacked
-    certificate = disjoint(table, num_failed=num_failed, trusted=trusted, num_groups=reachable)
-    counted = table if trusted is None else trusted.added_to(table)
-    labels, top = top_label(counted)
-    considered = (labels == right) & ~certificate.abstained
-    stands = certificate.levels >= min(num_malicious, reachable)
-    safe, at_risk = int((considered & stands).sum()), np.flatnonzero(considered & ~stands)
-    if len(at_risk) == 0:
-        return safe
-    gaps = (top - runner_up(counted, labels, handicap=True) - num_failed)[at_risk]
-    reach = 1 + (cast[:, at_risk] == labels[at_risk]).astype(np.int64)
-    return safe + len(at_risk) - most_broken(reach, gaps, num_malicious)
-
-
-def most_broken(reach: IntArray, gaps: IntArray, num_malicious: int) -> int:
-    """An upper bound on the number of inputs that can break.
-
-    Args:
-        reach: (groups x inputs), by how much attacking a group closes the gap of an input.
-        gaps: the gap of each input, which breaks when the attack exceeds it.
-        num_malicious: how many groups can be attacked.
-    """
-    multipliers = _multipliers(reach, gaps, num_malicious)
-    return min(int(reach.shape[1]), dual_bound(multipliers, reach, gaps, num_malicious))
-
-
-def dual_bound(multipliers: IntArray, reach: IntArray, gaps: IntArray, num_malicious: int) -> int:
-    """The weak-duality bound for multipliers in units of 1 / SCALE, rounded down: a number of inputs is whole."""
-    allowed = np.minimum(np.maximum(multipliers, 0), SCALE // (gaps + 1))
-    unused = [SCALE - (int(gap) + 1) * int(one) for gap, one in zip(gaps, allowed, strict=True)]
-    sums: list[int] = sorted((int(total) for total in reach @ allowed), reverse=True)
-    return (sum(unused) + sum(sums[:num_malicious])) // SCALE
-
-
-def _multipliers(reach: IntArray, gaps: IntArray, num_malicious: int) -> IntArray:
-    """Good multipliers from the linear program; zeros, which are sound too, if HiGHS finds none.
-
-    Its variables are the share of each group that is attacked and the share of each input that breaks.
-    """
-    from scipy.optimize import linprog  # slow to import, so only where it is needed
-    from scipy.sparse import csr_array, diags_array, hstack, vstack
-
-    groups, inputs = reach.shape
-    breaking = hstack([csr_array(-reach.T.astype(np.float64)), diags_array(gaps + 1.0)])
-    budget = hstack([csr_array(np.ones((1, groups))), csr_array((1, inputs))])
-    solved = linprog(
-        np.concatenate([np.zeros(groups), -np.ones(inputs)]),
-        A_ub=vstack([breaking, budget]).tocsr(),
-        b_ub=np.concatenate([np.zeros(inputs), [num_malicious]]),
-        bounds=(0, 1),
-        method="highs-ds",
-    )
-    if solved.ineqlin is None or solved.ineqlin.marginals is None:
-        return np.zeros(inputs, dtype=np.int64)
-    multipliers: IntArray = np.floor(-solved.ineqlin.marginals[:inputs] * SCALE).astype(np.int64)
-    return multipliers
+    return WholeTestSet(counts, votes, truth, num_failed, trusted, num_groups).kept(num_malicious).inputs
 
 
 class Collective(Guarantee):
@@ -144,8 +121,7 @@ class Collective(Guarantee):
         """How many inputs stay right when m clients attack all of them at once, for each m in ``levels``."""
         if evidence.votes is None or not isinstance(evidence.counts, np.ndarray):
             raise InputError("a collective certificate needs each group's vote, and at most some thousand labels")
-        given = partial(
-            collective,
+        whole = WholeTestSet(
             evidence.counts,
             evidence.votes,
             truth,
@@ -156,9 +132,9 @@ class Collective(Guarantee):
         kept = {}
         report(0, len(levels))
         for done, m in enumerate(levels, start=1):
-            kept[m] = given(m)
+            kept[m] = whole.kept(m)
             report(done, len(levels))
-        return Figures(title=self.title, inputs=kept)
+        return Figures(title=self.title, note=_how_exact(kept), inputs={m: one.inputs for m, one in kept.items()})
 
     @classmethod
     def note_beside(cls, own: Guarantee) -> str:  # noqa: ARG003 (whatever it is)
@@ -167,3 +143,19 @@ class Collective(Guarantee):
 
     def _of_test_set(self, they_do: str, claim: str) -> str:
         return f"Whatever {they_do} to all of them at once, {claim}."
+
+
+def _how_exact(kept: Mapping[int, Kept]) -> str:
+    """For which m the figure is the largest that holds, and for which it is only a lower bound."""
+    exact, bounds = (_listed([m for m, one in kept.items() if one.exact is is_it]) for is_it in (True, False))
+    parts = []
+    if exact:
+        parts.append(f"exact at m = {exact}: some m groups, turned as suits them, leave no more inputs right")
+    if bounds:
+        parts.append(f"a lower bound at m = {bounds}, where the search for the worst groups was cut off")
+    return f"The whole-test-set figure is {'. It is '.join(parts)}." if parts else ""
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    *first, last = [""] + [f"{number:,}" for number in numbers]
+    return f"{', '.join(first[1:])} and {last}" if first[1:] else last

@@ -288,6 +288,8 @@ def _print_of_test_set(path: Path, asked: Asked, *, as_json: bool) -> None:
         report = partial(bars, asked.guarantee.title)
         figures = asked.guarantee.figures(asked.evidence, asked.truth, chosen_levels(curve), report)
     if as_json:
-        typer.echo(json.dumps({"inputs": len(asked.truth), "stay_right": figures.inputs}))
+        typer.echo(json.dumps({"inputs": len(asked.truth), "stay_right": figures.inputs, "note": figures.note}))
     else:
         output().print(of_test_set_table(figures, curve, len(asked.truth)))
+        if figures.note:
+            output().print(f"\n{figures.note}")

@@ -187,7 +187,8 @@ def _also(trained: TrainedRun, found: Certified, progress: Progress) -> dict[str
     also = {}
     for kind, guarantee in also_guarantees(trained.config, trained.ensemble).items():
         figures = guarantee.figures(found.evidence, truth, levels, partial(progress, guarantee.title))
-        also[kind] = figures.model_copy(update={"note": guarantee.note_beside(found.guarantee)})
+        notes = (figures.note, guarantee.note_beside(found.guarantee))
+        also[kind] = figures.model_copy(update={"note": " ".join(filter(None, notes))})
     return also
 
 
