@@ -108,6 +108,22 @@ def test_certify_notices_a_certificate_that_does_not_follow_from_the_votes(flcer
     assert "the recorded certificate does not follow from the votes" in result.err
 
 
+@pytest.mark.parametrize(("change", "code"), [(1, 1), (-1, 0)])
+def test_certify_refuses_levels_above_what_the_votes_prove_and_tells_of_lower_ones(flcert, tmp_path, change, code):
+    flcert("run", *SMALL)
+    before = flcert("certify", "run").out
+    path = tmp_path / "run" / "certificate.npz"
+    recorded = dict(np.load(path))
+    best = int(recorded["levels"].argmax())
+    recorded["levels"][best] += change
+    np.savez(path, **recorded)
+    result = flcert("certify", "run")
+    assert result.code == code
+    expected = "does not follow from the votes" if code else "recorded lower levels than its votes prove"
+    assert expected in " ".join(result.err.split())
+    assert code or result.out == before
+
+
 def damaged(directory, how):
     if how == "shorter":
         buffer = io.BytesIO()

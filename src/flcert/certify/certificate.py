@@ -24,6 +24,12 @@ class Certificate:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def covers(self, other: "Certificate") -> bool:
+        """Whether everything that another certificate claims follows from this one."""
+        claimed = ~other.abstained
+        lower = claimed & (self.abstained | (self.levels < other.levels))
+        return np.array_equal(self.labels, other.labels) and not lower.any()
+
     @classmethod
     def build(cls, labels: IntArray, levels: IntArray) -> "Certificate":
         """A certificate from levels in which a negative number means that not even level 0 holds."""
