@@ -36,6 +36,8 @@ class Federation:
         label_names: what people call the labels, and the tokens of text; may be empty.
         image_shape: rows and columns (after channels, if any) of inputs that are pictures with values in [0, 1].
         forgotten: ids of clients that were left out; groups may keep their places.
+        test_owners: for each test input the id of the client that it belongs to; empty if they are nobody's, or if it
+            is not known whose they are.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Federation:
     label_names: tuple[str, ...] = ()
     image_shape: tuple[int, ...] | None = None
     forgotten: tuple[str, ...] = ()
+    test_owners: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for array in _ARRAYS:  # one memory layout for all: it affects rounding in some kernels
@@ -136,6 +139,28 @@ class Federation:
         kept = [position for position, user in enumerate(self.ids) if user not in forgotten]
         if not kept:
             raise InputError(f"at least one of the {self.num_clients} clients must be left")
+        return replace(self._of(kept), forgotten=(*self.forgotten, *forgotten))
+
+    def set_apart(self, users: Collection[str]) -> tuple["Federation", "Federation"]:
+        """The federation without some clients, which were never registered in it, and one of those clients alone.
+
+        Test inputs that belong to clients go with them. If it is not known whose they are, they stay, and the test
+        inputs of those set apart are their own examples: no group may be asked about those of its own clients.
+        """
+        chosen = [position for position, user in enumerate(self.ids) if user in users]
+        if len(chosen) in (0, self.num_clients):
+            raise InputError(
+                f"some of the {self.num_clients} clients must be set apart, and some left, got {len(chosen)}"
+            )
+        others, apart = self._of(np.setdiff1d(np.arange(self.num_clients), chosen).tolist()), self._of(chosen)
+        if self.test_owners:
+            return others._testing(others.ids), apart._testing(apart.ids)
+        owners = np.repeat(np.array(apart.ids, dtype=object), np.diff(apart.offsets)).tolist()
+        own = replace(apart, test_inputs=apart.inputs, test_labels=apart.labels, test_owners=tuple(owners))
+        return others, own
+
+    def _of(self, kept: Sequence[int]) -> "Federation":
+        """Only the clients at these positions; the test set stays as it is."""
         sizes = np.diff(self.offsets)
         rows = np.repeat(np.isin(np.arange(self.num_clients), kept), sizes)
         return replace(
@@ -144,8 +169,17 @@ class Federation:
             inputs=self.inputs[rows],
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
-            forgotten=(*self.forgotten, *forgotten),
         )
+
+    def _testing(self, users: Collection[str]) -> "Federation":
+        """Only the test inputs of these clients."""
+        known = set(users)
+        kept = np.array([owner in known for owner in self.test_owners], dtype=np.bool_)
+        if not kept.any():
+            raise InputError(f"none of the {len(self.test_owners)} test inputs belongs to the {len(known)} clients")
+        owners = tuple(owner for owner in self.test_owners if owner in known)
+        test_inputs, test_labels = self.test_inputs[kept], self.test_labels[kept]
+        return replace(self, test_inputs=test_inputs, test_labels=test_labels, test_owners=owners)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -254,6 +288,9 @@ def _check(federation: Federation) -> None:
     if len(federation.test_inputs) != len(federation.test_labels):
         inputs, labels = len(federation.test_inputs), len(federation.test_labels)
         raise InputError(f"{inputs} test inputs need as many labels, got {labels}")
+    if federation.test_owners and len(federation.test_owners) != len(federation.test_labels):
+        inputs, owners = len(federation.test_labels), len(federation.test_owners)
+        raise InputError(f"{inputs} test inputs need as many owners, got {owners}")
     if federation.label_names and len(federation.label_names) != federation.num_labels:
         raise InputError(f"{federation.num_labels} labels need as many names, got {len(federation.label_names)}")
     if federation.image_shape and prod(federation.image_shape) != prod(federation.input_shape):

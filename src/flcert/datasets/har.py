@@ -79,6 +79,7 @@ def load(options: HarOptions) -> Federation:
         offsets=np.cumsum([0, *map(len, shares)]).astype(np.int64),
         test_inputs=features[test],
         test_labels=labels[test],
+        test_owners=tuple(f"user-{user:02d}" for user in users[test]),
         num_labels=len(ACTIVITIES),
         label_names=ACTIVITIES,
         root_inputs=features[root],

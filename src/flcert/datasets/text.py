@@ -111,6 +111,7 @@ def next_words(
         offsets=np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64),
         test_inputs=contexts(corpus, test, options.context),
         test_labels=labels[test],
+        test_owners=tuple(corpus.users[owner] for owner in corpus.owners[test]),
         num_labels=len(vocabulary) + 1,
         root_inputs=contexts(corpus, root, options.context),
         root_labels=labels[root],

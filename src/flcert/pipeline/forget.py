@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flcert import attacks, datasets
+from flcert import attacks
 from flcert.core.store import Store
 from flcert.engines import Engine
 from flcert.errors import InputError
 from flcert.grouping import KINDS
-from flcert.pipeline.run import RunResult, checked, federation_of, run
+from flcert.pipeline.run import RunResult, checked, everybody_of, federation_of, run
 from flcert.pipeline.unchanged import public_for
 from flcert.runs.config import Config
 from flcert.runs.directory import RunDirectory
@@ -77,7 +77,7 @@ def forget(
     public_for(directory, before, federation)
     grouping = before.grouping.groups_of(federation.ids, federation.forgotten)
     held = [members for members in grouping.members if {federation.ids[client] for client in members} & set(clients)]
-    everybody = datasets.load(before.data.name, **before.data.options)
+    everybody = everybody_of(before)
     origins = client_origins(everybody, (at for at, user in enumerate(everybody.ids) if user in clients))
     if (beside / "config.json").exists() and RunDirectory.prepared(beside).config() != after:
         shutil.rmtree(beside)  # left by an interrupted attempt to forget other clients

@@ -202,10 +202,18 @@ def train_some(
 
 
 def federation_of(config: Config) -> Federation:
-    """The data of a configuration, without forgotten clients."""
+    """The data of a configuration, without pilot clients and forgotten ones."""
+    everybody = everybody_of(config)
+    if config.pilot and (apart := config.pilot.chosen(everybody.ids)):
+        everybody, _ = everybody.set_apart(apart)
+    return everybody.without(config.forget)
+
+
+def everybody_of(config: Config) -> Federation:
+    """The data of a configuration with all clients."""
     if config.data.name == FLOWER:
         raise InputError("the data of a run over Flower clients are theirs; only its ServerApp can go on with it")
-    return datasets.load(config.data.name, **config.data.options).without(config.forget)
+    return datasets.load(config.data.name, **config.data.options)
 
 
 def checked(config: Config) -> tuple[Federation, Grouping, AttackPlan | None]:

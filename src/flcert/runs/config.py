@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
 
 from flcert import presets
 from flcert.attacks import ATTACKS
 from flcert.certify import CertificateSettings, Guarantee
 from flcert.certify.guarantee import Groups
-from flcert.core.digest import digest_json
+from flcert.core.digest import digest_json, keyed_number
 from flcert.core.plugins import named_in
 from flcert.core.settings import Choice, Strict, complaint
 from flcert.errors import InputError
 from flcert.features import Features
 from flcert.grouping import GroupingKind, from_format_1, settings_from
+from flcert.grouping.grouping import checked_key
 from flcert.public.model import SUFFIX
 from flcert.runs.records import FORMAT, check_format
 from flcert.training.compression import Dtype
@@ -59,6 +60,22 @@ class PublicUse(Strict):
     allow_overlap: bool = False
 
 
+class Pilot(Strict):
+    """Clients that are set apart to choose settings on, and are no part of the federation.
+
+    Args:
+        share: about which share of the clients; a hash of each client's id decides, so a larger share holds a smaller.
+        key: the key of the hash.
+    """
+
+    share: float = Field(default=0.05, gt=0, lt=1)
+    key: Annotated[str, AfterValidator(checked_key)] = "pilot"
+
+    def chosen(self, ids: Sequence[str]) -> list[str]:
+        """Those of some clients that are set apart."""
+        return [user for user in ids if keyed_number(user, self.key) < self.share * 2**128]
+
+
 class Config(Strict):
     """The configuration of a whole run. The defaults train on scikit-learn's digits.
 
@@ -72,6 +89,7 @@ class Config(Strict):
         public: what is allowed of a public model.
         voting: who votes besides the groups.
         compression: the type to compress trained models to, "float16" or "int8"; by default none.
+        pilot: which clients are set apart to choose settings on (``flcert pilot``); by default none.
     """
 
     data: Choice = Choice(name="digits")
@@ -83,6 +101,7 @@ class Config(Strict):
     public: PublicUse = PublicUse()
     voting: Voting = Voting()
     compression: Dtype | None = None
+    pilot: Pilot | None = None
 
     def canonical(self) -> dict[str, Any]:
         """All settings, resolved, as JSON values."""
@@ -133,6 +152,7 @@ _TABLES: dict[str, type[BaseModel]] = {
     "trusted": TrustedModel,
     "voting": Voting,
     "public": PublicUse,
+    "pilot": Pilot,
     "variants": Variant,
 }
 
