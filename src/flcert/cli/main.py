@@ -14,6 +14,7 @@ from flcert.cli.compare import compare
 from flcert.cli.compress import compress
 from flcert.cli.data import data
 from flcert.cli.forget import forget
+from flcert.cli.pilot import pilot
 from flcert.cli.plan import plan
 from flcert.cli.predict import predict
 from flcert.cli.presets import presets
@@ -45,6 +46,7 @@ app.command()(reproduce)
 app.command()(sweep)
 app.command()(compare)
 app.command()(plan)
+app.command()(pilot)
 app.command()(pretrain)
 app.command()(forget)
 app.command()(compress)

@@ -106,6 +106,19 @@ def _draw_steps(axes: Axes, steps: Steps, name: str, **style: Any) -> None:
     axes.plot(levels[-1], shares[-1], marker="o", markersize=4, color=style["color"])
 
 
+def forecast_figure(curves: Mapping[str, tuple[Curve, Curve, Curve]]) -> Figure:
+    """Predicted curves, each with the lower and upper end of its interval."""
+    figure, axes = _figure()
+    for label, (curve, low, high) in curves.items():
+        levels = np.arange(len(curve))
+        (line,) = axes.step(levels, curve, where="post", label=label)
+        axes.fill_between(levels, low, high, step="post", color=line.get_color(), alpha=0.2, linewidth=0)
+    longest = max(len(curve) for curve, _, _ in curves.values())
+    axes.set(xlabel="malicious clients m", ylabel="predicted certified accuracy", ylim=(0, 1.02), xlim=(0, longest - 1))
+    axes.legend()
+    return figure
+
+
 def rendered(figure: Figure, form: str) -> bytes:
     """The figure as "png", "svg" or "pdf"; the same figure always gives the same bytes."""
     buffer = io.BytesIO()

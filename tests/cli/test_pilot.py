@@ -1,0 +1,109 @@
+"""`flcert pilot`: what it predicts, recommends and refuses; and that pilot clients are no part of a run."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from flcert.datasets import load
+from flcert.pipeline.run import checked, federation_of
+from flcert.runs.config import Pilot, load_config
+from tests.tinydata import publish, write_har
+
+SMALL = (
+    *("--set", "data.options.num_clients=80", "--set", "data.options.num_test=50"),
+    *("--set", "recipe.rounds=4", "--set", "grouping.kind=balanced", "--share", "0.4", "--engine", "inline", "-q"),
+)
+
+
+def test_it_predicts_recommends_and_prints_the_command(flcert, tmp_path):
+    result = flcert("pilot", *SMALL, "--groups", "12,40", "--trainings", 8, "--target-m", 10, "--out", "pilot")
+    assert result.code == 0, result.err
+    facts = json.loads((tmp_path / "pilot" / "pilot.json").read_text())
+    assert [one["groups"] for one in facts["candidates"]] == [12, 40]
+    assert facts["recommended"] == 40  # 10 clients can change 12 groups at will
+    assert facts["clients"] + facts["pilot_clients"] == 80
+    curves = [one["certified_accuracy"] for one in facts["candidates"]]
+    assert all(np.diff(curve).max() <= 0 for curve in curves)
+    assert curves[0][0] > 0.3
+    assert curves[0][7] == 0
+    rows = list(csv.DictReader((tmp_path / "pilot" / "pilot.csv").open()))
+    assert {row["groups"] for row in rows} == {"12", "40"}
+    assert all(float(row["low"]) <= float(row["certified_accuracy"]) <= float(row["high"]) for row in rows)
+    assert (tmp_path / "pilot" / "pilot.png").stat().st_size > 1000
+    command = result.out.strip().splitlines()[-1]
+    assert command.startswith("flcert run --set data.options.num_clients=80")
+    assert command.endswith("--set pilot.share=0.4 --groups 40")
+    again = flcert("pilot", *SMALL, "--groups", "12,40", "--trainings", 8, "--json")
+    assert json.loads(again.out)["candidates"][1]["certified_accuracy"] == curves[1]  # from the store
+    made = flcert(*command.split()[1:], "--rounds", 1, "--engine", "inline", "-q", "--json")
+    assert made.code == 0, made.err
+    manifest = json.loads((tmp_path / json.loads(made.out)["directory"] / "manifest.json").read_text())
+    assert manifest["data"]["clients"] == facts["clients"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--groups", "90"), "groups must be in [1, number of clients without the pilot="),
+        (("--groups", "a,b"), "groups must be whole numbers with commas between them, got 'a,b'"),
+        (("--groups", "3"), "a pilot needs at least 4 such groups"),
+        (("--share", "0.001"), "sets 0 of 80 clients apart; a pilot needs at least 4"),
+        (("--share", "1"), "pilot.share must be less than 1"),
+        (("--set", "pilot.shares=0.1"), "did you mean 'pilot.share'?"),
+        (("--set", "pilot.key="), "key must have 1 to 64 bytes, got 0"),
+        (
+            ("--groups", "20", "--set", "grouping.kind=finite-aggregation"),
+            "a pilot predicts groups that share no client",
+        ),
+        (("--set", "grouping={kind='enumerated', group_size=2}"), "a pilot varies the number of groups"),
+        (("--trainings", "2"), "trainings must be in [4, 10000], got 2"),
+        (("--target-m", "-1"), "target_m must be at least 0, got -1"),
+    ],
+)
+def test_it_refuses_in_one_line(flcert, options, told):
+    result = flcert("pilot", "--set", "data.options.num_clients=80", "--share", "0.2", "--groups", "40", *options)
+    assert result.code == 2
+    assert told in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_pilot_clients_are_in_no_group_and_change_nothing():
+    small = ["data.options.num_clients=60", "grouping.num_groups=9", "grouping.kind=balanced"]
+    config = load_config(overrides=[*small, "pilot.share=0.2"])
+    everybody = load("digits", num_clients=60)
+    apart = config.pilot.chosen(everybody.ids)
+    federation, grouping, _ = checked(config)
+    assert 3 < len(apart) < 25
+    assert {*federation.ids} == {*everybody.ids} - {*apart}
+    assert federation.forgotten == ()  # never registered: the others are dealt out among themselves
+    assert grouping.sizes.max() - grouping.sizes.min() <= 1
+    for position, user in enumerate(federation.ids):
+        before = everybody.client(everybody.ids.index(user))
+        np.testing.assert_array_equal(federation.client(position)[0], before[0])
+    assert {*apart} < {*Pilot(share=0.5).chosen(everybody.ids)}  # a larger pilot holds a smaller one
+
+
+def test_the_test_rows_of_people_who_are_set_apart_go_with_them(tmp_path, monkeypatch):
+    folder = write_har(tmp_path)
+    publish(monkeypatch, "har", folder / "har")
+    options = [f"data.options.data_dir={folder}", "data.options.num_root=4", "data.name=har"]
+    everybody = load("har", data_dir=folder, num_root=4)
+    chosen = {"user-01", "user-03"}
+    others, apart = everybody.set_apart(chosen)
+    assert {*apart.test_owners} == chosen
+    assert {*others.test_owners} == {"user-02", "user-04"}
+    assert {*others.test_inputs[:, 0].tolist()} == {2.0, 4.0}  # the first feature is the user here
+    assert len(others.test_labels) + len(apart.test_labels) == len(everybody.test_labels)
+    share = next(share for share in np.arange(0.1, 1, 0.1) if 0 < len(Pilot(share=share).chosen(everybody.ids)) < 4)
+    federation = federation_of(load_config(overrides=[*options, f"pilot.share={share}"]))
+    assert {*federation.test_owners} == {*federation.ids}
+
+
+def test_without_known_owners_the_test_set_stays_and_pilot_inputs_are_their_own_examples():
+    everybody = load("digits", num_clients=20, num_test=30)
+    others, apart = everybody.set_apart({"client-0003", "client-0007"})
+    assert len(others.test_labels) == 30
+    np.testing.assert_array_equal(apart.test_inputs, apart.inputs)
+    assert {*apart.test_owners} == {"client-0003", "client-0007"}
