@@ -70,7 +70,8 @@ class Recipe(Strict):
         participation: beta_e, the share of a group's clients that take part in a round, at least one.
         seed: the seed of the initial model, the batches and the participation.
         seeds: "shared" gives all groups the same seed, as in the paper; "per-group" derives one for each.
-        evaluate_at: earlier rounds after which votes are taken too.
+        evaluate_at: earlier rounds after which votes are taken too. They are for reading: clients influence them, so
+            whoever chooses the round by them lets one client change every group.
         augmentation: how clients change their examples at random while they train; a name from
             ``flcert.training.augmentation.AUGMENTATIONS`` or an import path.
         initial: the public model that every group starts from: a name from the catalogue of ``flcert pretrain``, or the
