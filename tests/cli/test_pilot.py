@@ -107,3 +107,14 @@ def test_without_known_owners_the_test_set_stays_and_pilot_inputs_are_their_own_
     assert len(others.test_labels) == 30
     np.testing.assert_array_equal(apart.test_inputs, apart.inputs)
     assert {*apart.test_owners} == {"client-0003", "client-0007"}
+
+
+def test_sweeps_and_plans_leave_pilot_clients_out(flcert, tmp_path):
+    small = ("--set", "data.options.num_clients=20", "--set", "recipe.rounds=1", "--set", "grouping.num_groups=4")
+    left = {share: 20 - len(Pilot(share=share).chosen([f"client-{i:04d}" for i in range(20)])) for share in (0.2, 0.5)}
+    swept = flcert("sweep", *small, "--vary", "pilot.share=0.2,0.5", "--out", "swept", "--engine", "inline", "-q")
+    assert swept.code == 0, swept.err
+    manifests = sorted((tmp_path / "swept").glob("*/manifest.json"))
+    assert [json.loads(one.read_text())["data"]["clients"] for one in manifests] == list(left.values())
+    planned = flcert("plan", *small, "--set", "pilot.share=0.5")
+    assert planned.out.startswith(f"n = {left[0.5]} clients")

@@ -97,7 +97,7 @@ def clients_of(config: Config) -> Clients:
     """
     name, forgotten = config.data.name, len(config.forget)
     known = datasets.outline(name, config.data.options)
-    if known.num_clients is None:
+    if known.num_clients is None or config.pilot:  # their ids tell who is set apart
         return _counted(config, known)
     left = check_range("clients that are not forgotten", known.num_clients - forgotten, 1, 2**40)
     source = "data.options.num_clients" if config.data.options.get("num_clients") else f"those of {name!r} by default"

@@ -222,7 +222,8 @@ def sweep(
 
 def _data_of(one: Combination) -> str:
     """Combinations with the same value have the same data."""
-    return digest_json([one.config.data.model_dump(mode="json"), one.config.forget])
+    pilot = one.config.pilot.model_dump(mode="json") if one.config.pilot else None
+    return digest_json([one.config.data.model_dump(mode="json"), one.config.forget, pilot])
 
 
 class _Data:
