@@ -40,6 +40,7 @@ def test_models_and_clipping_of_the_paper():
         "digits": "mlp",
         "mnist-0.1": "cnn",
         "mnist-0.1-augmented": "cnn",
+        "mnist-0.5-augmented": "cnn",
         "mnist-0.1-public": "linear",
         "mnist-0.1-recipe": "small-cnn",
         "mnist-0.5": "cnn",
