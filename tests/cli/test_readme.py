@@ -100,7 +100,8 @@ def test_the_configuration_of_the_readme_is_valid_and_lists_every_key():
     off_by_default = {name for name, field in fields.items() if field.default is None or name == "variants"}
     assert set(values["recipe"]) | off_by_default == set(fields)
     assert all(f"`{name}`" in README for name in off_by_default)
-    assert set(values["grouping"]) == set(type(config.grouping).model_fields)
+    assert set(values["grouping"]) | {"examples"} == set(type(config.grouping).model_fields)
+    assert "examples = " in blocks("toml")[0]
     assert set(values["certificate"]) == set(type(config.certificate).model_fields)
 
 

@@ -97,7 +97,7 @@ def test_a_group_that_fails_is_reported_and_charged(flcert, tmp_path, monkeypatc
         "        return given.updates.mean(0)\n"
         "    return aggregate\n"
     )
-    result = flcert("run", *SMALL, "--set", "recipe.aggregator=grumpy:rule")
+    result = flcert("run", *SMALL, "--grouping", "hashed", "--set", "recipe.aggregator=grumpy:rule")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     failed = [group for group, entry in enumerate(manifest["groups"]) if entry["clients"] == 4]
     assert failed
@@ -164,7 +164,7 @@ def test_brackets_in_names_are_printed_as_they_are(flcert, tmp_path):
         "        return given.updates.mean(0)\n"
         "    return aggregate\n"
     )
-    options = ("--clients", 12, "--groups", 4, "--rounds", 1, "--engine", "inline", "--out", "x[/b]y")
+    options = ("--clients", 13, "--groups", 4, "--rounds", 1, "--engine", "inline", "--out", "x[/b]y")
     result = flcert("run", *options, "--set", "recipe.aggregator=moody:rule")
     assert result.code == 0
     assert "bad [/b] thing" in result.err

@@ -87,7 +87,8 @@ MISTAKES = {
     ("--alpha", "0.05"): "give --alpha (of all answers together) and --predictions",
     ("--alpha", "1.5", "--predictions", "5"): "alpha must be less than 1, got 1.5",
     ("--alpha", "0.05", "--predictions", "0"): "predictions must be greater than 0, got 0",
-    ("--certificate", "runoff"): "certificate 'runoff' is for disjoint groups, got groups of kind 'sampled'",
+    ("--certificate", "collective"): "certificate 'collective' is for disjoint groups, got groups of kind 'sampled'",
+    ("--certificate", "runoff"): "certificate 'runoff' needs how the models rank the labels",
     (
         "--certificate",
         "best",

@@ -15,7 +15,9 @@ from flcert.serve.ledger import Ledger
 from flcert.serve.service import Service, account_of
 from tests.serve.conftest import made
 
-CLAIM = re.compile(r"whatever|provabl|could have changed|keep their|stay so|keeps right", re.IGNORECASE)
+CLAIM = re.compile(
+    r"whatever|provabl|could have changed|keep their|stay so|keeps right|are certified|get the label", re.IGNORECASE
+)
 OTHERS = ("the proof does not depend on it", "public model", "how many malicious clients")  # no claims of the levels
 KINDS = {
     "balanced": ("grouping.kind=balanced", "grouping.num_groups=8"),
@@ -68,6 +70,8 @@ def test_the_report_claims_what_is_proved_at_every_place_of_its_slider(directory
 
 def test_the_command_line_claims_what_is_proved(directory, flcert, tmp_path):
     assert check(flcert("certify", directory.path).out, directory.guarantee())
+    for level in (0, 2):
+        assert check(directory.guarantee().target_sentence("3", level, 2, 10), directory.guarantee())
     np.save(tmp_path / "inputs.npy", directory.inputs())
     told = flcert("predict", directory.path, tmp_path / "inputs.npy")
     assert directory.guarantee().meaning in " ".join(told.err.split())

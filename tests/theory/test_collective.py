@@ -180,3 +180,11 @@ def test_bad_input_is_named():
         certify.collective([[1, 0]], [[0, 0]], [0], 1)
     with pytest.raises(InputError, match=r"num_malicious must be in \[0"):
         certify.collective([[1, 0]], [[0]], [0], -1)
+
+
+def test_groups_that_are_silent_can_be_attacked_if_they_have_a_model_and_no_more_of_them():
+    votes, counts, trusted = np.array([[1], [-1], [-1]]), np.array([[0, 1]]), Trusted(np.array([0]), 3)
+    level = certify.disjoint(counts, num_failed=1, trusted=trusted, num_groups=3, num_clients=3).levels[0]
+    whole = WholeTestSet(counts, votes, np.array([0]), num_failed=1, trusted=trusted, num_groups=3)
+    assert [whole.kept(m).inputs for m in range(4)] == [int(m <= level) for m in range(4)]
+    assert all(whole.kept(m).exact for m in range(4))

@@ -291,7 +291,7 @@ class Guarantee(Strict, ABC):
             abstained: whether nothing is certified.
         """
         if abstained:
-            return f"{name}, but nothing is certified: the vote is too close."
+            return f"{name}, but nothing is certified: the vote is too close, or there are too few groups."
         if level == 0:
             return f"{name}, but nothing is proved against even one malicious client."
         of_clients = f"of the {self.num_clients:,} clients" if self.num_clients else "clients"
@@ -314,7 +314,7 @@ class Guarantee(Strict, ABC):
         """
         share = f"{certified:,} of these {num_inputs:,} test inputs ({certified / num_inputs:.1%})"
         if level == 0:
-            return f"Nothing is proved here against malicious clients; without any, {share} are certified."
+            return self._without_malicious(f"{share} are certified")
         claim = f"at least {share} keep their {'right ' if right else ''}label"
         return self._of_test_set(self._they_do(level), claim)
 
@@ -329,14 +329,15 @@ class Guarantee(Strict, ABC):
         """
         share = f"{reached:,} of the {num_inputs:,} inputs ({reached / num_inputs:.1%}) whose true label is another"
         claim = f"at most {share} get the label {target}"
-        if level == 0:
-            return f"Nothing is proved here against malicious clients; without any, {claim}."
-        return self._of_test_set(self._they_do(level), claim)
+        return self._of_test_set(self._they_do(level), claim) if level else self._without_malicious(claim)
+
+    def _without_malicious(self, claim: str) -> str:
+        return f"Nothing is proved here against malicious clients; without any, {claim}."
 
     def _they_do(self, level: int) -> str:
         whose = f"of the {self.num_clients:,} clients" if self.num_clients else "clients" if level > 1 else "client"
-        if level > 1 and level == self.num_clients:
-            return f"all {level:,} clients do"
+        if level > 1 and level >= (self.num_clients or level + 1):
+            return f"all {self.num_clients:,} clients do"
         return f"any {level:,} {whose} do" if level > 1 else f"any one {whose} does"
 
     def _of_test_set(self, they_do: str, claim: str) -> str:

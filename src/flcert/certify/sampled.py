@@ -253,6 +253,12 @@ class Sampled(Guarantee):
             f"except with probability {self.failure_probability} over the draw of the groups."
         )
 
+    def _without_malicious(self, claim: str) -> str:
+        return (
+            "Nothing is proved here against malicious clients; without any, in the ensemble of all possible groups "
+            f"{claim}, except with probability {self.failure_probability} over the draw of the groups."
+        )
+
     def _of_test_set(self, they_do: str, claim: str) -> str:
         return (
             f"Except with probability {self.failure_probability} over the draw of the groups: "

@@ -111,8 +111,9 @@ def _attackable(votes: NDArray[np.integer], with_model: int) -> NDArray[np.integ
     """The votes of the groups that can be attacked.
 
     A group that never votes has no clients or has failed, and a failed group counts as turned already. If more groups
-    are said to have clients and a model than ever vote, it is not known which of the silent ones those are: then each
-    may be attacked.
+    are said to have clients and a model than ever vote, the rest of them are among the silent ones, which are all
+    alike.
     """
     voting = (votes != NO_VOTE).any(axis=1)
-    return votes[voting] if int(voting.sum()) >= with_model else votes
+    silent = max(with_model - int(voting.sum()), 0)
+    return np.concatenate([votes[voting], votes[~voting][:silent]])

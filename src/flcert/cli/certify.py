@@ -241,6 +241,7 @@ def _print(certificate: "Certificate", asked: Asked, aimed: "Target | None", *, 
     if as_json:
         result = {
             "guarantee": asked.guarantee.model_dump(mode="json"),
+            "meaning": asked.guarantee.meaning,
             "inputs": len(certificate),
             what.replace(" ", "_"): curve.tolist(),
             "labels": certificate.labels.tolist(),

@@ -53,10 +53,13 @@ def compress(
     if json_:
         sizes = {"before": done.before, "after": done.after}
         before = {"certified_accuracy_before": curve}
-        typer.echo(json.dumps({"directory": str(target), "bytes": sizes, **before, **done.result.summary.told()}))
+        meaning = {"meaning": done.result.guarantee.meaning}
+        told = {**before, **meaning, **done.result.summary.told()}
+        typer.echo(json.dumps({"directory": str(target), "bytes": sizes, **told}))
         return
     after = done.result.summary.certified_accuracy
     console = output()
     console.print(f"models: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB after\n")
     console.print(compression_table(np.array(curve), np.array(after)))
+    console.print(f"\n{done.result.guarantee.caption}.")
     console.print(f"\nrun directory: {target}\nreport: {target / 'report.html'}", soft_wrap=True)

@@ -31,7 +31,7 @@ def forget(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Turn a run into what it would have been without some clients, byte for byte.
+    """Turn a run into what it would have been without some clients' data, byte for byte; everybody keeps their group.
 
     Only the groups that held them are trained again. Votes, certificate and report are updated, and everything in the
     store that was made from their data is deleted.

@@ -137,6 +137,7 @@ def _as_json(made: "Reproduction") -> dict[str, object]:
         "pictures": [str(made.table.with_suffix(form)) for form in (".png", ".svg")],
         "report": str(made.page),
         "groups": {"trained": made.trained, "reused": made.reused, "failed": list(made.failed)},
+        "note": made.outcome.note,
         "rows": [dict(zip(made.outcome.header, row, strict=True)) for row in made.outcome.rows],
     }
 

@@ -138,7 +138,16 @@ def _print(result: "RunResult", *, as_json: bool) -> None:
         counts = {"trained": ensemble.trained, "reused": ensemble.reused, "damaged": ensemble.damaged}
         if result.attacked:
             counts["trained_under_attack"] = result.attacked.trained
-        typer.echo(json.dumps({"directory": str(result.directory), "groups": counts, **result.summary.told()}))
+        typer.echo(
+            json.dumps(
+                {
+                    "directory": str(result.directory),
+                    "groups": counts,
+                    "meaning": result.guarantee.meaning,
+                    **result.summary.told(),
+                }
+            )
+        )
         return
     summary = result.summary
     console, curve, inputs = output(), np.array(summary.certified_accuracy), summary.inputs

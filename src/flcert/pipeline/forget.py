@@ -46,7 +46,7 @@ def forget(
     store: Store | None = None,
     progress: Progress = silent,
 ) -> Forgotten:
-    """Turn a run into what it would have been without some clients, byte for byte.
+    """Turn a run into what it would have been without some clients' data, byte for byte; everybody keeps their group.
 
     The new run is made beside the old one and replaces it when it is complete. Everything in the store that was
     made from the clients' data is deleted, whichever run made it. Other runs with the same clients are not
