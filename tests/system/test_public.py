@@ -609,7 +609,7 @@ def test_a_figure_says_up_to_which_m_the_federation_is_above_the_public_model(na
     made = reproduce(request, tmp_path / "figures", engine=Inline(), store=store)
     alone = np.mean(labels_of(network()) == FEDERATION.test_labels)
     curves = {}
-    for method, setting, m, share in made.outcome.rows:
+    for method, setting, m, share, *_ in made.outcome.rows:
         if setting != "with trigger":
             above = curves.setdefault((method, 4 if setting == "clean" else setting), [None])
             above[0] = m if share > alone else above[0]

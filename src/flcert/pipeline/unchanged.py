@@ -5,9 +5,10 @@ from typing import NoReturn
 from flcert.core.digest import digest_named
 from flcert.core.store import Arrays
 from flcert.datasets import Federation
-from flcert.errors import InputError
+from flcert.errors import FlcertError, InputError
 from flcert.runs.config import Config
 from flcert.runs.directory import RunDirectory
+from flcert.runs.records import PublicFacts
 from flcert.training.public import Public, public_of
 from flcert.training.trusted import ROOT, ready_arrays
 
@@ -37,7 +38,7 @@ def check_unchanged(directory: RunDirectory, config: Config, public: Public, tru
         public: the start and the function now.
         trusted: the weights of the trusted model now, if they are known.
     """
-    recorded = directory.manifest().public if directory.finished else None
+    recorded = _recorded(directory)
     if recorded is None:
         return
     if (public.start and digest_named(public.start)) != recorded.start:
@@ -49,6 +50,14 @@ def check_unchanged(directory: RunDirectory, config: Config, public: Public, tru
     if trusted and digest_named(trusted) != recorded.trusted:
         name = config.voting.trusted.model if config.voting.trusted else ""
         _refuse(directory, f"the weights of trusted model {name!r}")
+
+
+def _recorded(directory: RunDirectory) -> PublicFacts | None:
+    """What a finished run recorded; a damaged record is written anew by the command that goes on."""
+    try:
+        return directory.manifest().public if directory.finished else None
+    except FlcertError:
+        return None
 
 
 def _refuse(directory: RunDirectory, what: str) -> NoReturn:
