@@ -167,7 +167,9 @@ def test_every_kind_says_what_it_proves_and_no_more_than_that(name):
     said = guarantee.sentence(3, 7, 10, right=True)
     assert "any 3 of the 50 clients do" in said
     assert "7 of these 10 test inputs (70.0%) keep their right label" in said
-    assert guarantee.sentence(0, 7, 10, right=True).startswith("Nothing is proved here against malicious clients")
+    assert guarantee.sentence(0, 7, 10, right=True).startswith(
+        "Nothing is proved by this certificate against malicious clients"
+    )
     about_input = guarantee.sentence_for_input("seven", 2, abstained=False)
     for text in (said, about_input, guarantee.meaning, guarantee.proved, guarantee.caption):
         if guarantee.probabilistic:

@@ -376,7 +376,9 @@ def test_every_kind_says_what_it_proves_about_a_target_and_no_more_than_that(nam
     assert ("except with probability 0.001" in said.lower()) == guarantee.probabilistic
     assert ("all possible groups" in said) == guarantee.probabilistic
     assert "any one of the 50 clients does" in guarantee.target_sentence("seven", 1, 2, 10)
-    assert guarantee.target_sentence("seven", 0, 2, 10).startswith("Nothing is proved here against malicious clients")
+    assert guarantee.target_sentence("seven", 0, 2, 10).startswith(
+        "Nothing is proved by this certificate against malicious clients"
+    )
 
 
 def test_groups_that_nobody_is_in_cannot_be_turned():

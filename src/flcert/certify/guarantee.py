@@ -332,7 +332,7 @@ class Guarantee(Strict, ABC):
         return self._of_test_set(self._they_do(level), claim) if level else self._without_malicious(claim)
 
     def _without_malicious(self, claim: str) -> str:
-        return f"Nothing is proved here against malicious clients; without any, {claim}."
+        return f"Nothing is proved by this certificate against malicious clients; without any, {claim}."
 
     def _they_do(self, level: int) -> str:
         whose = f"of the {self.num_clients:,} clients" if self.num_clients else "clients" if level > 1 else "client"

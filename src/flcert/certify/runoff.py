@@ -113,6 +113,11 @@ class Runoff(Guarantee):
         assert evidence.ranks is not None
         return evidence.ranks.final().winner
 
+    @property
+    def _about(self) -> str:
+        """What a level is about, and by which rule the label wins."""
+        return f"{super()._about} The label is the winner of a run-off between the two labels with the most votes."
+
     @classmethod
     def note_beside(cls, own: Guarantee) -> str:
         """How its label comes about."""

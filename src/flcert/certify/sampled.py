@@ -255,8 +255,8 @@ class Sampled(Guarantee):
 
     def _without_malicious(self, claim: str) -> str:
         return (
-            "Nothing is proved here against malicious clients; without any, in the ensemble of all possible groups "
-            f"{claim}, except with probability {self.failure_probability} over the draw of the groups."
+            "Nothing is proved by this certificate against malicious clients; without any, in the ensemble of all "
+            f"possible groups {claim}, except with probability {self.failure_probability} over the draw of the groups."
         )
 
     def _of_test_set(self, they_do: str, claim: str) -> str:

@@ -257,6 +257,8 @@ def _print(certificate: "Certificate", asked: Asked, aimed: "Target | None", *, 
     console.print(curve_table(curve, len(certificate), None, what))
     console.print(f"\n{int(certificate.abstained.sum()):,} inputs abstained.")
     console.print(proof_sentence(asked.guarantee, curve, len(certificate), right=known))
+    if asked.run and asked.recorded is None:  # another certificate than the one that the run reports
+        console.print(asked.guarantee.meaning)
     if asked.guarantee.trusted:
         console.print(asked.guarantee.about_trusted)
     if public:
