@@ -129,6 +129,31 @@ def test_a_number_of_groups_that_is_not_possible_does_not_hide_the_others(flcert
     assert "FLCert-D is not possible: num_groups must be in [1, num_clients=30], got 50." in out
 
 
+def test_other_groupings_count_their_likely_empty_groups_for_every_number(flcert):
+    out = flcert("plan", "--grouping", "balanced", "--groups", "10,100").out
+    alone = planned(flcert, "--grouping", "hashed", "--groups", 100)["plans"]["FLCert-D"]
+    assert (alone["largest_level"], alone["likely_votes"], alone["likely_level"]) == (50, 87, 43)
+    assert row(out, "FLCert-D") == ["5", "43"]
+    assert "FLCert-D leaves 13.4 of N = 100 groups empty on average; its largest m is that of 87 groups." in out
+    assert "of N = 10 groups empty" not in out
+    assert "FLCert-D leaves" not in flcert("plan", "--grouping", "balanced", "--groups", 100).out  # it has rows there
+
+
+def test_other_groupings_that_are_not_possible_are_explained(flcert):
+    given = ("--clients", 20, "--grouping", "sampled", "--group-size", 2, "--groups", "10,30")
+    out = flcert("plan", *given).out
+    assert row(out, "FLCert-D")[1] == row(out, "FLCert-D, balanced")[1] == "not possible"
+    for label in ("FLCert-D", "FLCert-D, balanced"):
+        assert f"\n{label} is not possible: num_groups must be in [1, num_clients=20], got 30.\n" in out
+
+
+def test_the_table_of_other_groupings_says_what_the_trusted_model_votes(flcert):
+    given = ("--grouping", "balanced", "--groups", "20,40", "--set", "voting.trusted.votes=10")
+    out = flcert("plan", *given).out
+    assert "largest m elsewhere, trusted model agrees" in out
+    assert row(out, "FLCert-D") == row(out, "largest m, trusted model agrees")[:2] == ["15", "25"]
+
+
 @pytest.mark.parametrize(("form", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_the_figure(flcert, tmp_path, form, begins):
     given = ("plan", "--clients", 100, "--groups", "10,20", "--set", "voting.trusted.votes=3")

@@ -13,7 +13,7 @@ from flcert.errors import InputError
 from flcert.pipeline.plan import Overview, Plan, agreement_curve
 from flcert.pipeline.plan_config import Clients, Planned
 from flcert.pipeline.plan_setting import Setting
-from flcert.pipeline.plan_words import agreeing, cell, has_empty, largest, remarks
+from flcert.pipeline.plan_words import agreeing, cell, empty_elsewhere, has_empty, largest, likely, remarks
 
 SINGLE = "single global model"
 FORMS = ("svg", "png", "pdf")
@@ -74,8 +74,9 @@ def print_planned(found: Planned, single: Plan) -> None:
 
 def sentences(found: Planned) -> list[str]:
     """What is said below the tables, each thing once."""
-    several = len(found.overviews) > 1  # a table then says already which of the other groupings are not possible
-    said = [text for one in found.overviews for text in remarks(one, own_obstacles=several)]
+    said = [text for one in found.overviews for text in remarks(one)]
+    if len(found.overviews) > 1:  # otherwise there are rows about empty groups
+        said += [text for one in found.overviews for text in empty_elsewhere(one)]
     return list(dict.fromkeys([*said, *_about_data(found), *_about_ties(found.overviews)]))
 
 
@@ -127,7 +128,7 @@ def _rows_of_levels(plans: Sequence[Plan], setting: Setting) -> list[Row]:
         rows.append(("largest m, it disagrees", lambda plan: cell(plan.opposed) if plan.opposed else ""))
     if any(map(has_empty, plans)):
         rows.append(("groups left empty, on average", lambda plan: f"{plan.expected_empty_groups:.1f}"))
-        rows.append((f"{title}, with those empty", _with_empty))
+        rows.append((f"{title}, with those empty", likely))
     if any(plan.least_groups != 1 for plan in plans):
         rows.append(("fewest groups that certify anything", _least))
     return rows
@@ -145,10 +146,6 @@ def _rows_of_agreement(plans: Sequence[Plan], setting: Setting) -> list[Row]:
 
 def _also(title: str) -> Callable[[Plan], str]:
     return lambda plan: cell(plan.also[title]) if title in plan.also else ""
-
-
-def _with_empty(plan: Plan) -> str:
-    return f"{plan.likely_level:,}" if has_empty(plan) else largest(plan)
 
 
 def _least(plan: Plan) -> str:
@@ -173,12 +170,15 @@ def _by_groups(found: Sequence[Overview], single: Plan) -> Table:
 
 
 def _beside(found: Sequence[Overview]) -> Table:
-    """The largest level with other groupings, a column for each number of groups."""
+    """The largest level with other groupings and their likely empty groups, a column for each number of groups."""
     others = [name for name in dict.fromkeys(name for one in found for name in one.groupings) if name != found[0].own]
-    table = _table(["largest certifiable m elsewhere", *(f"N = {one.setting.sizes.num_groups:,}" for one in found)])
+    title = (
+        "largest m elsewhere, trusted model agrees" if found[0].setting.trusted else "largest certifiable m elsewhere"
+    )
+    table = _table([title, *(f"N = {one.setting.sizes.num_groups:,}" for one in found)])
     for name in others:
         plans = (one.plans.get(name) for one in found)
-        table.add_row(name, *(largest(plan) if plan else "not possible" for plan in plans))
+        table.add_row(name, *(likely(plan) if plan else "not possible" for plan in plans))
     return table
 
 

@@ -19,6 +19,11 @@ def largest(plan: Plan) -> str:
     return cell(Reach(plan.largest_level, plan.can_certify))
 
 
+def likely(plan: Plan) -> str:
+    """The same, with as many empty groups as there are on average."""
+    return f"{plan.likely_level:,}" if has_empty(plan) else largest(plan)
+
+
 def agreeing(plan: Plan, *, opposed: bool = False) -> str:
     """How many groups must agree, in a table."""
     if plan.needed is None or (opposed and plan.opposed is None):
@@ -34,15 +39,19 @@ def has_empty(plan: Plan) -> bool:
     return plan.expected_empty_groups >= LEAST_TOLD and plan.likely_votes < plan.num_groups
 
 
-def remarks(found: Overview, *, own_obstacles: bool = False) -> list[str]:
-    """The sentences about the plans.
+def empty_elsewhere(found: Overview) -> list[str]:
+    """The sentences about groupings beside the configured one that are likely to leave groups empty."""
+    return [
+        f"{label} leaves {plan.expected_empty_groups:,.1f} of N = {plan.num_groups:,} groups empty on average; "
+        f"its largest m is that of {plan.likely_votes:,} groups."
+        for label, plan in found.plans.items()
+        if label != found.own and has_empty(plan)
+    ]
 
-    Args:
-        found: the plans.
-        own_obstacles: whether to say of the configured grouping alone why it is not possible.
-    """
-    told = [label for label in found.obstacles if label == found.own or not own_obstacles]
-    said = [f"{label} is not possible: {found.obstacles[label]}." for label in told]
+
+def remarks(found: Overview) -> list[str]:
+    """The sentences about the plans."""
+    said = [f"{label} is not possible: {reason}." for label, reason in found.obstacles.items()]
     for label, plan in found.plans.items():
         said += _of_plan(label, plan, found.setting)
     return said
