@@ -78,7 +78,9 @@ def test_har_with_few_and_with_many_groups(flcert):
     few = planned(flcert, "--preset", "har", "--inputs", 2603)
     assert not few["plans"]["FLCert-P"]["can_certify"]
     assert few["plans"]["FLCert-P"]["least_groups"] > 15
-    many = planned(flcert, "--preset", "har", "--groups", 500, "--group-size", 2, "--inputs", 2603)
+    many = planned(
+        flcert, "--preset", "har", "--grouping", "sampled", "--groups", 500, "--group-size", 2, "--inputs", 2603
+    )
     assert many["plans"]["FLCert-P"]["largest_level"] == 8
     assert many["plans"]["FLCert-P"]["rounds_a_client"] == pytest.approx(2 * 500 / 30 * 200)
     assert "FLCert-D" not in many["plans"]  # more groups than clients
@@ -128,7 +130,8 @@ def test_the_table_says_whether_p_can_certify(flcert):
         in flcert("plan", "--preset", "mnist-0.1", "--scale", 0.1).out
     )
     assert flcert("plan", "--clients", 9, "--groups", 3, "--scale", 0.5).code == 2
-    assert "FLCert-D is not possible" in flcert("plan", "--clients", 10, "--groups", 24).out
+    drawn = ("--grouping", "sampled", "--group-size", 1)
+    assert "FLCert-D is not possible" in flcert("plan", "--clients", 10, *drawn, "--groups", 24).out
 
 
 def test_a_client_s_traffic_has_the_statistics_of_batch_normalisation(flcert):
@@ -269,6 +272,8 @@ def test_finite_aggregation_withstands_as_many_clients_as_its_certificate_says(g
     ("options", "message"),
     [
         (("--clients", 4), "--groups is needed, but was not given"),
+        (("--clients", 0), "num_clients must be in [1, 1099511627776], got 0"),
+        (("--clients", 0, "--set", "recipe.rounds=2"), "num_clients must be in [1, 1099511627776], got 0"),
         (("--clients", 10, "--groups", 0), "num_groups must be in [1, 1000000], got 0"),
         (("--clients", 10, "--groups", 4, "--group-size", 11), "group_size must be in [1, num_clients=10], got 11"),
         (("--clients", 10, "--groups", 4, "--participation", 0), "participation must be greater than 0, got 0.0"),
@@ -279,6 +284,30 @@ def test_finite_aggregation_withstands_as_many_clients_as_its_certificate_says(g
         (("--clients", 10, "--groups", 4, "--selection", "save"), "selection must be 'safe' or 'paper', got 'save'"),
         (("--preset", "hat"), "unknown preset 'hat'; did you mean 'har'"),
         (("--preset", "har", "--groups", "5,x"), "--groups must be a whole number, or several: 20,50,100, got '5,x'"),
+        (
+            ("--groups", 300),
+            "FLCert-D, balanced is not possible: num_groups must be in [1, num_clients=200], got 300",
+        ),
+        (
+            ("--grouping", "hashed", "--groups", "300,400", "--json"),
+            "FLCert-D is not possible: num_groups must be in [1, num_clients=200], got 300; "
+            "num_groups must be in [1, num_clients=200], got 400",
+        ),
+        (
+            (
+                "--clients",
+                5,
+                "--grouping",
+                "sampled",
+                "--group-size",
+                2,
+                "--groups",
+                11,
+                "--set",
+                "grouping.distinct=true",
+            ),
+            "num_groups must be at most 10, as many as there are distinct groups of 2 of the 5 clients, got 11",
+        ),
         (("--groups", 5, "--target-m", 201), "target_m must be in [0, num_clients=200], got 201"),
         (("--groups", 5, "--figure", "a.gif"), "--figure must end in .svg, .png or .pdf, got 'a.gif'"),
         (("--groups", 5, "--grouping", "hashd"), "unknown grouping.kind 'hashd'; did you mean 'hashed'"),

@@ -82,6 +82,8 @@ def plan(
 
     look_for_modules_in(config.parent if config else Path(), Path())
     numbers = _numbers(groups)
+    if clients is not None:
+        check_range("num_clients", clients, 1, 2**40)
     if figure is not None:
         check_figure(figure)
     bare = clients is not None and config is None and preset is None and not set_

@@ -145,6 +145,9 @@ def planned(configs: Sequence[Config], clients: Clients, asked: Asked, target: i
         clients: their clients.
         asked: what the user says beside them.
         target: the level to count the groups for that must agree.
+
+    Raises:
+        InputError: the configured groups are possible with none of the numbers of groups.
     """
     config = configs[0]
     model, without, lacking = _models(config, clients, asked.parameters)
@@ -163,6 +166,9 @@ def planned(configs: Sequence[Config], clients: Clients, asked: Asked, target: i
     groupings = [one.grouping for one in configs]
     settings = [replace(setting, sizes=_sizes(grouping, clients, asked)) for grouping in groupings]
     found = [overview(*one, target) for one in zip(groupings, settings, strict=True)]
+    if all(one.own in one.obstacles for one in found):
+        reasons = "; ".join(dict.fromkeys(one.obstacles[one.own] for one in found))
+        raise InputError(f"{found[0].own} is not possible: {reasons}")
     return Planned(clients, tuple(found), lacking)
 
 
