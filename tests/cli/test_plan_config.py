@@ -54,7 +54,8 @@ def test_a_file_is_planned_with_its_own_grouping_and_certificates(flcert, tmp_pa
     assert plan["also"]["fixed overlapping groups"]["level"] == fixed.levels[0]
     out = flcert("plan", "experiment.toml").out
     assert row(out, "largest m, fixed overlapping groups")[0] == str(fixed.levels[0])
-    assert "D = 450 test inputs share alpha = 0.01, selection 'safe', tails 'both'" in out
+    assert "D = 450 test inputs share alpha = 0.01, selection 'safe', tails 'both', distinct draws\n" in out
+    assert "distinct" not in flcert("plan", "experiment.toml", "--set", "grouping.distinct=false").out
 
 
 def test_settings_can_be_changed_as_for_a_run(flcert, tmp_path):
@@ -152,6 +153,18 @@ def test_the_table_of_other_groupings_says_what_the_trusted_model_votes(flcert):
     out = flcert("plan", *given).out
     assert "largest m elsewhere, trusted model agrees" in out
     assert row(out, "FLCert-D") == row(out, "largest m, trusted model agrees")[:2] == ["15", "25"]
+
+
+def test_ties_are_only_mentioned_where_they_can_be_certified(flcert):
+    drawn, dealt = ("--grouping", "sampled", "--group-size", 2), ("--grouping", "balanced")
+    ties = "A label that loses ties may need one more"
+    several, one = ("--groups", "40,50", "--target-m", 3), ("--groups", 40, "--target-m", 3)
+    assert f"whatever the others vote. {ties}.\n" in flcert("plan", *dealt, *several).out
+    out = flcert("plan", *drawn, *several).out
+    assert "Groups that must agree: whatever the others vote.\n" in out
+    assert ties not in out
+    beside = " ".join(flcert("plan", *drawn, *one).out.split())
+    assert f"{ties} with FLCert-D or FLCert-D, balanced." in beside
 
 
 @pytest.mark.parametrize(("form", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])

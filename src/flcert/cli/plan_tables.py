@@ -88,6 +88,7 @@ def _heading(clients: Clients, found: Sequence[Overview]) -> str:
         proof = setting.certificate
         text += f"; D = {setting.num_inputs:,} test inputs share alpha = {proof.alpha}, selection {proof.selection!r}"
         text += f", tails {proof.tails!r}" if proof.tails != "one" else ""
+        text += ", distinct draws" if getattr(found[0].groupings[found[0].own], "distinct", False) else ""
     return text + (f"; {setting.trusted:,} trusted votes" if setting.trusted else "") + "\n"
 
 
@@ -204,9 +205,19 @@ def _about_data(found: Planned) -> list[str]:
 
 
 def _about_ties(found: Sequence[Overview]) -> list[str]:
-    if all(plan.needed is None for one in found for plan in one.plans.values()):
+    """What the rows of groups that must agree mean; with several numbers they are of the configured kind alone."""
+    shown = {
+        label: plan
+        for one in found
+        for label, plan in one.plans.items()
+        if plan.needed is not None and (len(found) == 1 or label == one.own)
+    }
+    if not shown:
         return []
-    return ["Groups that must agree: whatever the others vote. A label that loses ties may need one more."]
+    with_ties = [label for label, plan in shown.items() if plan.certifies_ties]
+    where = f" with {' or '.join(with_ties)}" if len(with_ties) < len(shown) else ""
+    ties = f" A label that loses ties may need one more{where}." if with_ties else ""
+    return [f"Groups that must agree: whatever the others vote.{ties}"]
 
 
 def check_figure(path: Path) -> str:

@@ -35,6 +35,7 @@ class Plan:
         also: the level of an input on which all groups agree, by the title of each further certificate.
         unplanned: why other certificates cannot be planned, by title.
         probabilistic: whether the certificate holds except with probability alpha.
+        certifies_ties: whether a label that wins ties may be certified with as many votes as another.
     """
 
     num_groups: int
@@ -54,6 +55,7 @@ class Plan:
     also: dict[str, Reach] = field(default_factory=dict)
     unplanned: dict[str, str] = field(default_factory=dict)
     probabilistic: bool = False
+    certifies_ties: bool = True
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ def plan_of(grouping: GroupingKind, setting: Setting, target: int | None = None,
         also=levels,
         unplanned=unplanned,
         probabilistic=outlook.guarantee.probabilistic,
+        certifies_ties=outlook.guarantee.ties != "random",
     )
 
 
