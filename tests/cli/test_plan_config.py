@@ -167,6 +167,24 @@ def test_ties_are_only_mentioned_where_they_can_be_certified(flcert):
     assert f"{ties} with FLCert-D or FLCert-D, balanced." in beside
 
 
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        (("--groups", 20), [10]),
+        ((), [5]),  # N = 40 by default
+        (("--groups", "20,30,300"), [10, 7, 1]),
+        (("--groups", 20, "--group-size", 3), [3]),
+        (("--groups", 20, "--set", "grouping.group_size=3"), [3]),
+        (("--groups", 20, "--groups-per-client", 2), [10]),
+        (("--groups", 20, "--clients", 90), [4]),
+        (("--groups", 20, "--clients", 90, "--set", "recipe.rounds=2"), [4]),
+    ],
+)
+def test_groups_of_a_fixed_size_have_n_over_n_clients_by_default(flcert, given, sizes):
+    told = planned(flcert, "--grouping", "sampled", *given)
+    assert [one["grouping"]["group_size"] for one in told.get("overviews", [told])] == sizes
+
+
 @pytest.mark.parametrize(("form", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_the_figure(flcert, tmp_path, form, begins):
     given = ("plan", "--clients", 100, "--groups", "10,20", "--set", "voting.trusted.votes=3")

@@ -77,7 +77,7 @@ def plan(
     from flcert.cli.plan_tables import check_figure, draw, print_planned, told
     from flcert.grouping import DEFAULT_KIND, kind_class
     from flcert.pipeline.plan import plan_single
-    from flcert.pipeline.plan_config import Asked, Clients, clients_of, fitting, planned
+    from flcert.pipeline.plan_config import Asked, Clients, clients_of, fitting, planned, with_usual_size
     from flcert.runs.config import load_config
 
     look_for_modules_in(config.parent if config else Path(), Path())
@@ -102,11 +102,14 @@ def plan(
     def load(more: list[str]) -> "Config":
         return load_config(config, [*given, *more], preset=preset, scale=scale)
 
+    def known(config: "Config") -> Clients:
+        return Clients(clients, known_from="--clients") if bare and clients is not None else clients_of(config)
+
     optional = {"group_size": group_size, "groups_per_client": groups_per_client}
     wanted = {name: value for name, value in optional.items() if value is not None}
-    configs = [fitting(load, certain, wanted) for certain in [{"num_groups": one} for one in numbers] or [{}]]
-    known = Clients(clients, known_from="--clients") if bare and clients is not None else clients_of(configs[0])
-    found = planned(configs, known, Asked(inputs, parameters, group_size, groups_per_client), target_m)
+    sized = with_usual_size(load, known)
+    configs = [fitting(sized, certain, wanted) for certain in [{"num_groups": one} for one in numbers] or [{}]]
+    found = planned(configs, known(configs[0]), Asked(inputs, parameters, group_size, groups_per_client), target_m)
     setting = found.overviews[0].setting
     single = plan_single(setting, single_rounds if single_rounds is not None else 5 * setting.rounds, beta)
     if figure is not None:

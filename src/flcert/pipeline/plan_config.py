@@ -21,6 +21,9 @@ from flcert.training.recipe import Recipe
 from flcert.training.start import initial_module, state_arrays
 
 USUAL_INPUTS = 10_000  # test inputs, where their number is not known
+NO_SIZE = "grouping.group_size is needed, but was not given"
+
+Load = Callable[[list[str]], Config]  # loads a configuration with overrides
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Asked:
     Args:
         inputs: D; by default the size of the test set if it is known, or else 10,000.
         parameters: the float32 numbers of the model; by default the configured one is built and counted.
-        group_size: k of groups of a fixed size, for comparison; by default n / N.
+        group_size: k of groups of a fixed size, for comparison; by default n / N to the nearest whole number.
         groups_per_client: d of groups of which a client serves several, for comparison.
     """
 
@@ -63,7 +66,34 @@ class Asked:
     groups_per_client: int | None = None
 
 
-def fitting(load: Callable[[list[str]], Config], certain: Mapping[str, int], wanted: Mapping[str, int]) -> Config:
+def with_usual_size(load: Load, clients: Callable[[Config], Clients]) -> Load:
+    """The same, with n / N clients in a group where the number of groups is known and their size is needed.
+
+    Args:
+        load: loads the configuration with overrides.
+        clients: the clients of a configuration.
+    """
+
+    def loaded(overrides: list[str]) -> Config:
+        try:
+            return load(overrides)
+        except InputError as error:
+            if str(error) != NO_SIZE:
+                raise
+            config = load([*overrides, "grouping.group_size=1"])
+            number = getattr(config.grouping, "num_groups", None)
+            if number is None:
+                raise
+        return load([*overrides, f"grouping.group_size={_average_size(clients(config).number, number)}"])
+
+    return loaded
+
+
+def _average_size(num_clients: int, num_groups: int) -> int:
+    return max(1, round(num_clients / max(1, num_groups)))
+
+
+def fitting(load: Load, certain: Mapping[str, int], wanted: Mapping[str, int]) -> Config:
     """A configuration with other settings of its groups.
 
     Args:
@@ -176,8 +206,7 @@ def _sizes(grouping: GroupingKind, clients: Clients, asked: Asked) -> Sizes:
     """The sizes of the configured groups, from which other kinds are proposed beside them."""
     own = grouping.model_dump(include={field.name for field in fields(Sizes)})
     number = own["num_groups"] if "num_groups" in own else _number_of_groups(grouping, clients.number)
-    average = max(1, round(clients.number / max(1, number)))
-    size = own.get("group_size") or asked.group_size or average
+    size = own.get("group_size") or asked.group_size or _average_size(clients.number, number)
     return Sizes(clients.number, number, size, own.get("groups_per_client") or asked.groups_per_client)
 
 
