@@ -177,7 +177,7 @@ def test_initial_arrays_must_be_finite(network, train, tmp_path):
     start["layers.1.bias"][3] = np.nan
     with pytest.raises(
         InputError,
-        match=r"the weights of 'initial arrays' must be finite as float32, got NaN, infinity or too large a number in 'layers.1.bias'",
+        match=r"the weights of 'initial arrays' must be finite as float32, got NaN.* in 'layers.1.bias'",
     ):
         train(network(), initial=start)
 
