@@ -2,11 +2,15 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
+from flcert.cli.pilot import _nothing, _recommendation
 from flcert.datasets import load
+from flcert.pipeline.forecast import Forecast
+from flcert.pipeline.pilot import Candidate, Piloted
 from flcert.pipeline.run import checked, federation_of
 from flcert.runs.config import Pilot, load_config
 from tests.tinydata import publish, write_har
@@ -59,7 +63,9 @@ def test_it_predicts_recommends_and_prints_the_command(flcert, tmp_path):
         ),
         (("--set", "grouping={kind='enumerated', group_size=2}"), "a pilot varies the number of groups"),
         (("--trainings", "2"), "trainings must be in [4, 10000], got 2"),
-        (("--target-m", "-1"), "target_m must be at least 0, got -1"),
+        (("--target-m", "-1"), "target_m must be in [0, num_clients="),
+        (("--target-m", "500"), "], got 500"),
+        (("--set", "grouping.kind=sampled"), "a pilot predicts groups that share no client, got kind 'sampled'"),
     ],
 )
 def test_it_refuses_in_one_line(flcert, options, told):
@@ -67,6 +73,58 @@ def test_it_refuses_in_one_line(flcert, options, told):
     assert result.code == 2
     assert told in result.err
     assert len(result.err.strip().splitlines()) == 1
+
+
+def test_it_recommends_nothing_that_cannot_certify_the_target(flcert):
+    result = flcert("pilot", *SMALL, "--groups", "12,20", "--trainings", 4, "--target-m", 11)
+    assert result.code == 0, result.err
+    told = " ".join(result.out.split())
+    assert "None of these numbers of groups can certify m = 11; that takes at least 22 groups." in told
+    assert "flcert run" not in told
+    assert "has the largest" not in told
+    facts = json.loads(flcert("pilot", *SMALL, "--groups", "12", "--trainings", 4, "--target-m", 30, "--json").out)
+    assert (facts["recommended"], facts["command"]) == (None, None)
+    told = " ".join(flcert("pilot", *SMALL, "--groups", "12", "--trainings", 4, "--target-m", 30).out.split())
+    more = f"that takes at least 60 groups, more than there are clients ({facts['clients']})."
+    assert f"This number of groups cannot certify m = 30; {more}" in told
+
+
+def test_one_number_of_groups_is_not_called_the_largest_and_values_are_in_their_intervals(flcert):
+    result = flcert("pilot", *SMALL, "--groups", "12", "--trainings", 4)
+    assert "N = 12 is the only number of groups that was tried." in result.out
+    assert "has the largest" not in result.out
+    assert result.out.splitlines()[-1].endswith("--groups 12")
+    found = re.findall(r"([\d.]+)% \(([\d.]+)-([\d.]+)\)", result.out)
+    assert found
+    assert all(float(low) <= float(value) <= float(high) for value, low, high in found)
+    assert {len(number.partition(".")[2]) for row in found for number in row} == {1}
+
+
+def made_up(num_groups, curve, error):
+    forecast = Forecast(np.array(curve), np.array(error))
+    return Candidate(num_groups, num_groups, num_groups // 2, (1, 1), 4, forecast, None, 0, 0)
+
+
+@pytest.mark.parametrize(("target", "error", "overlap"), [(None, 0.1, True), (None, 0.001, False), (1, 0.1, True)])
+def test_it_says_which_intervals_overlap(target, error, overlap):
+    few, many = made_up(2, [0.9, 0.5], [error] * 2), made_up(4, [0.8, 0.7, 0.2], [error] * 3)
+    found = Piloted(9, 4, 10, "inputs", (few, many))
+    assert found.best(target) is many
+    told = _recommendation(found, many, target)
+    assert ("The intervals of N = 2 overlap with its own." in told) == overlap
+
+
+def test_predictions_that_are_all_zero_recommend_nothing():
+    found = Piloted(9, 4, 10, "inputs", (made_up(2, [0.9, 0.0], [0.1, 0.0]), made_up(4, [0.8, 0.0004, 0], [0.1] * 3)))
+    assert found.best(1) is None
+    assert found.best(0).num_groups == 2
+    assert _nothing(found, 1).startswith("Next to no input is predicted to be certified against m = 1")
+
+
+def test_a_share_that_leaves_nobody_is_named(flcert):
+    result = flcert("run", "--set", "data.options.num_clients=40", "--set", "pilot.share=0.999")
+    assert result.code == 2
+    assert result.err == "error: pilot.share 0.999 sets all 40 clients apart; some must be left\n"
 
 
 def test_pilot_clients_are_in_no_group_and_change_nothing():

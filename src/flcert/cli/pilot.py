@@ -78,20 +78,29 @@ def pilot(
 
     look_for_modules_in(config.parent if config else Path(), Path())
     given = [*(set_ or []), *([] if share is None else [f"pilot.share={share}"])]
-    settings = load_config(config, given, preset=preset, scale=scale)
+    try:
+        settings = load_config(config, given, preset=preset, scale=scale)
+    except InputError as error:
+        raise _refusal(error, given) from None
     settings = settings.model_copy(update={"pilot": settings.pilot or Pilot()})
-    if target_m is not None and target_m < 0:
-        raise InputError(f"target_m must be at least 0, got {target_m}")
     where = build(engine, workers, scheduler=scheduler, timeout=timeout)
     with progress_bars(quiet) as bars:
-        found = make(settings, _numbers(groups), trainings, engine=where, store=Store(cache), progress=bars)
+        found = make(
+            settings,
+            _numbers(groups),
+            trainings,
+            target_m=target_m,
+            engine=where,
+            store=Store(cache),
+            progress=bars,
+        )
     words = [*([str(config)] if config else []), *(["--preset", preset] if preset else [])]
     words += [
         *(["--scale", f"{scale:g}"] if scale != 1 else []),
         *(part for one in set_ or [] for part in ("--set", one)),
     ]
     best = found.best(target_m)
-    command = _command(words, settings, best.num_groups)
+    command = _command(words, settings, best.num_groups) if best else None
     facts = _facts(found, best, target_m, command)
     if out:
         _write(out, found, facts)
@@ -99,6 +108,17 @@ def pilot(
         typer.echo(json.dumps(facts))
     else:
         _print(found, best, target_m, command)
+
+
+def _refusal(error: InputError, given: list[str]) -> InputError:
+    """What to say of a configuration that is refused: first of all that its groups share clients, if they do."""
+    from flcert.grouping import KINDS
+    from flcert.grouping.kind import DisjointKind
+    from flcert.pipeline.pilot import shares_clients
+
+    chosen = dict(text.split("=", 1) for text in given if "=" in text).get("grouping.kind", "")
+    shares = chosen in KINDS and not issubclass(KINDS[chosen], DisjointKind)
+    return shares_clients(chosen) if shares and str(error).startswith("grouping.") else error
 
 
 def _numbers(text: str | None) -> list[int]:
@@ -119,13 +139,13 @@ def _command(words: list[str], config: "Config", num_groups: int) -> str:
     return shlex.join(["flcert", "run", *words, *apart, "--groups", str(num_groups)])
 
 
-def _facts(found: "Piloted", best: "Candidate", target: int | None, command: str) -> dict[str, Any]:
+def _facts(found: "Piloted", best: "Candidate | None", target: int | None, command: str | None) -> dict[str, Any]:
     return {
         "clients": found.num_clients,
         "pilot_clients": found.num_pilot,
         "pilot_inputs": found.num_inputs,
         "target_m": target,
-        "recommended": best.num_groups,
+        "recommended": best.num_groups if best else None,
         "command": command,
         "candidates": [
             {
@@ -165,7 +185,7 @@ def _write(out: Path, found: "Piloted", facts: dict[str, Any]) -> None:
         write_atomic(out / f"pilot.{form}", rendered(figure, form))
 
 
-def _print(found: "Piloted", best: "Candidate", target: int | None, command: str) -> None:
+def _print(found: "Piloted", best: "Candidate | None", target: int | None, command: str | None) -> None:
     from flcert.cli.render import output
 
     console = output()
@@ -178,8 +198,9 @@ def _print(found: "Piloted", best: "Candidate", target: int | None, command: str
         "\nPredicted certified accuracy, and where 95 % of runs would be. Time is that of training on this machine, "
         "traffic that of a client in all rounds, both ways.\n"
     )
-    console.print(_recommendation(found, best, target))
-    console.print(f"\n{command}", soft_wrap=True)
+    console.print(_recommendation(found, best, target) if best else _nothing(found, target))
+    if command:
+        console.print(f"\n{command}", soft_wrap=True)
 
 
 def _table(found: "Piloted", target: int | None) -> "Table":
@@ -205,21 +226,33 @@ def _table(found: "Piloted", target: int | None) -> "Table":
 
 
 def _share(one: "Candidate", m: int) -> str:
-    if m > one.num_votes // 2:
+    if m > one.most:
         return "0"
     low, high = one.forecast.interval(m)
-    return f"{one.forecast.at(m):.1%} ({100 * low:.0f}-{100 * high:.0f})"
+    return f"{one.forecast.at(m):.1%} ({100 * low:.1f}-{100 * high:.1f})"
 
 
 def _recommendation(found: "Piloted", best: "Candidate", target: int | None) -> str:
     what = "area under the curve" if target is None else f"CA@{target:,}"
+    if len(found.candidates) == 1:
+        return f"N = {best.num_groups:,} is the only number of groups that was tried."
     text = f"N = {best.num_groups:,} has the largest predicted {what}."
-    if target is None:
-        return text
-    low = best.forecast.interval(target)[0]
-    close = [one for one in found.candidates if one is not best and one.forecast.interval(target)[1] > low]
+    low = best.interval(target)[0]
+    close = [one for one in found.candidates if one is not best and one.interval(target)[1] > low]
     named = ", ".join(f"{one.num_groups:,}" for one in close)
     return f"{text} The intervals of N = {named} overlap with its own." if close else text
+
+
+def _nothing(found: "Piloted", target: int | None) -> str:
+    """Why no number of groups is recommended."""
+    against = "" if target is None else f" against m = {target:,}"
+    if target is None or target <= max(one.most for one in found.candidates):
+        return f"Next to no input is predicted to be certified{against}, so no number of groups is recommended."
+    least = 2 * target  # of groups that share no client: each client changes one vote
+    more = f", more than there are clients ({found.num_clients:,})" if least > found.num_clients else ""
+    which = "None of these numbers of groups" if len(found.candidates) > 1 else "This number of groups"
+    verb = "can" if len(found.candidates) > 1 else "cannot"
+    return f"{which} {verb} certify m = {target:,}; that takes at least {least:,} groups{more}."
 
 
 def _as_time(seconds: float) -> str:

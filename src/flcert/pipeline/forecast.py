@@ -287,6 +287,17 @@ class Forecast:
         """CA@m; zero past the end."""
         return float(self.curve[m]) if m < len(self.curve) else 0.0
 
+    @property
+    def area(self) -> float:
+        """The area under the curve: the sum of CA@m over all m."""
+        return float(self.curve.sum())
+
+    @property
+    def area_interval(self) -> tuple[float, float]:
+        """At least as wide as where about 95 % of all runs would be, as if errors at all m went together."""
+        ends = [self.interval(m) for m in range(len(self.curve))]
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
+
     def interval(self, m: int) -> tuple[float, float]:
         """Where about 95 % of all runs would be."""
         if m >= len(self.curve):

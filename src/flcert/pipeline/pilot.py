@@ -34,6 +34,7 @@ FEWEST = 4  # groups that share no client; fewer say next to nothing about how m
 MOST_INPUTS = 10_000  # pilot inputs to vote on
 LADDER = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # clients in a group, if nobody says how many groups to try
 CANDIDATES = 5
+LEAST = 0.0005  # predictions below are written as 0.0% and recommend nothing
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Candidate:
     Args:
         num_groups: N.
         num_votes: the groups that have clients.
+        most: the largest m that they can certify, if all vote for a label that wins ties.
         sizes: clients in the smallest and in the largest of them.
         trained: the groups that the pilot trained.
         forecast: certified accuracy.
@@ -53,12 +55,21 @@ class Candidate:
 
     num_groups: int
     num_votes: int
+    most: int
     sizes: tuple[int, int]
     trained: int
     forecast: Forecast
     seconds: float | None
     bytes_a_client: int
     bytes_stored: int
+
+    def reaches(self, m: int | None) -> float:
+        """Predicted CA@m, or the area under the curve."""
+        return self.forecast.area if m is None else self.forecast.at(m)
+
+    def interval(self, m: int | None) -> tuple[float, float]:
+        """Where CA@m of most runs would be, or the area under their curves."""
+        return self.forecast.area_interval if m is None else self.forecast.interval(m)
 
 
 @dataclass(frozen=True)
@@ -79,9 +90,10 @@ class Piloted:
     whose: str
     candidates: tuple[Candidate, ...]
 
-    def best(self, m: int | None = None) -> Candidate:
-        """The number of groups with the largest predicted CA@m, or the largest area under the curve."""
-        return max(self.candidates, key=lambda one: one.forecast.curve.sum() if m is None else one.forecast.at(m))
+    def best(self, m: int | None = None) -> Candidate | None:
+        """The number of groups with the largest predicted CA@m, or area under the curve; None if all are next to 0."""
+        best = max(self.candidates, key=lambda one: one.reaches(m))
+        return best if best.reaches(m) >= LEAST else None
 
 
 def pilot(
@@ -89,6 +101,7 @@ def pilot(
     groups: Sequence[int] = (),
     trainings: int = 24,
     *,
+    target_m: int | None = None,
     engine: Engine | None = None,
     store: Store | None = None,
     progress: Progress = silent,
@@ -99,12 +112,15 @@ def pilot(
         config: the federation; ``config.pilot`` says who is set apart.
         groups: the numbers of groups to try; by default a few from one client a group on.
         trainings: how many groups to train for each.
+        target_m: the number of malicious clients that matters, refused if there are not so many clients.
         engine: where groups train; by default one process for each core.
         store: where models are kept; by default the platform's cache directory.
         progress: called with a stage, the number done and the total.
     """
     check_range("trainings", trainings, FEWEST, 10_000)
     split = Split.of(config)
+    if target_m is not None:
+        check_range("target_m", target_m, 0, split.others.num_clients, "num_clients")
     chosen = list(groups) or split.ladder()
     plans = [split.plan(number, trainings) for number in dict.fromkeys(chosen)]
     store = store or Store()
@@ -186,10 +202,7 @@ class Split:
         kind = kind.model_copy(update={"num_groups": num_groups})
         federated = kind.groups_of(self.others.ids, self.others.forgotten)
         if federated.drawn or federated.sizes.sum() > len(np.unique(np.concatenate(federated.members))):
-            raise InputError(
-                f"a pilot predicts groups that share no client, got kind {kind.kind!r}: where a client is in several "
-                "groups their votes hang together, and a few groups do not show how"
-            )
+            raise shares_clients(kind.kind)
         sizes = federated.sizes[federated.sizes > 0]
         if self.apart.num_clients < FEWEST * sizes.mean():
             share, clients = (self.config.pilot or Pilot()).share, self.apart.num_clients
@@ -200,6 +213,14 @@ class Split:
             )
         members = deal(self.apart.num_clients, sizes, trainings, f"{num_groups} groups")
         return Plan(kind, federated, Grouping(kind.kind, self.apart.num_clients, members))
+
+
+def shares_clients(kind: str) -> InputError:
+    """The refusal of groups that share clients."""
+    return InputError(
+        f"a pilot predicts groups that share no client, got kind {kind!r}: where a client is in several groups their "
+        "votes hang together, and a few groups do not show how"
+    )
 
 
 def deal(num_clients: int, sizes: Integers, trainings: int, name: str) -> tuple[Integers, ...]:
@@ -282,6 +303,7 @@ def _candidate(split: Split, plan: Plan, context: Context, clock: Clock) -> Cand
     return Candidate(
         num_groups=len(plan.federated),
         num_votes=len(plan.sizes),
+        most=_most(guarantee, len(plan.sizes), apart.num_labels),
         sizes=(int(plan.sizes.min()), int(plan.sizes.max())),
         trained=len(plan.groups),
         forecast=forecast(ballots, len(plan.sizes), len(split.others.test_labels), partial(_answers, guarantee)),
@@ -295,6 +317,13 @@ def _seconds(clock: Clock, under: str, num_groups: int, split: Split) -> float |
     """How long all groups take, and the features of all clients where the recipe has them and they were measured."""
     one, features = clock.seconds(f"{under}train"), clock.seconds("features")
     return None if one is None else one * num_groups + (features or 0) * split.others.num_clients
+
+
+def _most(guarantee: Guarantee, num_votes: int, num_labels: int) -> int:
+    """The level of an input on which all groups agree, for the label that wins ties."""
+    agreed = np.zeros((1, num_labels), dtype=np.int64)
+    agreed[0, 0] = num_votes
+    return int(_answers(guarantee, agreed)[1][0])
 
 
 def _answers(guarantee: Guarantee, counts: Integers) -> tuple[Integers, Integers]:

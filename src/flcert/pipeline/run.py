@@ -205,6 +205,10 @@ def federation_of(config: Config) -> Federation:
     """The data of a configuration, without pilot clients and forgotten ones."""
     everybody = everybody_of(config)
     if config.pilot and (apart := config.pilot.chosen(everybody.ids)):
+        if len(apart) == everybody.num_clients:
+            raise InputError(
+                f"pilot.share {config.pilot.share} sets all {everybody.num_clients} clients apart; some must be left"
+            )
         everybody, _ = everybody.set_apart(apart)
     return everybody.without(config.forget)
 
