@@ -98,6 +98,7 @@ def test_a_combination_that_cannot_be_is_named_before_anything_trains(flcert, op
     assert result.err.startswith(f"error: {refusal}")
     assert len(result.err.splitlines()) == 1
     assert list(Store().entries()) == []
+    assert not Path("s").exists()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,15 @@ def test_a_directory_of_another_sweep_is_refused_before_anything_trains(flcert):
     result = flcert("sweep", *HERE, *changed, "--vary", "grouping.num_groups=2,3", "--out", "s")
     assert result.code == 2
     assert "num_groups=3: s/num_groups=3 holds a run of another configuration" in result.err
-    assert not Path("s/num_groups=2/manifest.json").exists()
+    assert not Path("s/num_groups=2").exists()
+
+
+def test_the_directory_of_a_run_is_no_place_for_a_sweep(flcert):
+    assert flcert("run", *HERE, "--set", "grouping.num_groups=2", "--out", "r").code == 0
+    before = sorted(Path("r").iterdir())
+    result = flcert("sweep", *HERE, "--vary", "grouping.num_groups=2,3", "--out", "r")
+    assert (result.code, result.err) == (2, "error: r holds a run; choose another --out\n")
+    assert sorted(Path("r").iterdir()) == before
 
 
 OWN_RULE = """

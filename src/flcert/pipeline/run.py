@@ -77,16 +77,17 @@ def run(
     writable_directory(store.directory)
     federation = federation_of(config)
     ready = make_ready(config, federation, store, directory or default_directory(config, federation))
+    ready.claim()
     with Workers(engine or Processes(), federation) as workers:
         return run_ready(Context(workers, store, progress), ready)
 
 
 @dataclass(frozen=True)
 class ReadyRun:
-    """A run that was checked and has its directory, but is not trained.
+    """A run that was checked, but is not trained.
 
     Args:
-        directory: the run directory, which holds the configuration.
+        directory: the run directory; once claimed, it holds the configuration.
         config: what to do.
         grouping: who trains together.
         plan: the simulated attack, if there is one.
@@ -101,9 +102,13 @@ class ReadyRun:
     overlap: OverlapFacts | None
     public: Public
 
+    def claim(self) -> None:
+        """Claim the directory: write the configuration into it."""
+        RunDirectory.claim(self.directory.path, self.config)
+
 
 def make_ready(config: Config, federation: Federation, store: Store, directory: Path) -> ReadyRun:
-    """Check everything about a run and claim its directory, but train nothing.
+    """Check everything about a run, but neither claim its directory nor train.
 
     Args:
         config: what to do.
@@ -113,8 +118,9 @@ def make_ready(config: Config, federation: Federation, store: Store, directory: 
     """
     grouping, plan = checked_with(config, federation)
     overlap = checked_overlap(config, federation, store)
-    claimed = RunDirectory.claim(directory, config)
-    return ReadyRun(claimed, config, grouping, plan, overlap, public_for(claimed, config, federation))
+    place = RunDirectory(directory)
+    place.check_free_for(config)
+    return ReadyRun(place, config, grouping, plan, overlap, public_for(place, config, federation))
 
 
 def run_ready(context: Context, ready: ReadyRun) -> RunResult:

@@ -200,12 +200,16 @@ def sweep(
     """
     from flcert.report.compare_page import write_comparison  # Matplotlib loads slowly
 
+    if (directory / "config.json").exists():
+        raise InputError(f"{directory} holds a run; choose another --out")
     store = store or Store()
     writable_directory(store.directory)
     data = _Data()
     kinds = list(dict.fromkeys(_data_of(one) for one in combinations))
     ordered = sorted(combinations, key=lambda one: kinds.index(_data_of(one)))  # those with the same data in a row
     ready = {one.name: _ready(one, data, store, directory) for one in ordered}
+    for run in ready.values():  # not before all were checked: a sweep that is refused leaves nothing behind
+        run.claim()
     swept = Swept(directory)
     for _, batch in groupby(ordered, key=_data_of):
         first, *others = batch

@@ -76,17 +76,22 @@ class RunDirectory:
     def claim(cls, path: Path, config: Config) -> "RunDirectory":
         """Claim a directory for this configuration: a new one, or one begun with the same configuration."""
         run = cls(writable_directory(path))
-        recorded = path / "config.json"
-        if recorded.exists():
-            begun = run.config()
+        run.check_free_for(config)
+        if not (path / "config.json").exists():
+            write_json(path / "config.json", config.recorded())
+        return run
+
+    def check_free_for(self, config: Config) -> None:
+        """Refuse a directory that holds anything but a run of this configuration, and write nothing."""
+        if (self.path / "config.json").exists():
+            begun = self.config()
             if begun != config:
                 difference = first_difference(begun.canonical(), config.canonical())
-                raise InputError(f"{path} holds a run of another configuration ({difference}); give another directory")
-        elif any(path.iterdir()):
-            raise InputError(f"{path} is not empty and not a run; give another directory")
-        else:
-            write_json(recorded, config.recorded())
-        return run
+                raise InputError(
+                    f"{self.path} holds a run of another configuration ({difference}); give another directory"
+                )
+        elif self.path.is_dir() and any(self.path.iterdir()):
+            raise InputError(f"{self.path} is not empty and not a run; give another directory")
 
     @classmethod
     def prepared(cls, path: Path) -> "RunDirectory":
