@@ -150,8 +150,10 @@ def test_what_is_claimed_comes_from_the_certificate_alone(flcert, name):
     for text in (printed, page):
         claims = [line for line in text.splitlines() if re.search("whatever|provabl|keep", line)]
         assert len(claims) == 1
-        assert guarantee.caption[1:] in claims[0]
+        assert guarantee.caption[1:].partition(", except")[0] in claims[0]
         assert guarantee.meaning in claims[0]
+        assert claims[0].count("except with probability") == guarantee.probabilistic
+        assert "may be noise" not in text
 
 
 @pytest.mark.parametrize("other", ["test set", "claim"])
@@ -193,7 +195,8 @@ def test_a_run_over_flower_clients_is_a_run_like_any_other(flcert, runs):
         (["nowhere"], "nowhere is not a run directory (no manifest.json)"),
         (["begun"], "begun holds a run that is not finished; run it again"),
         (["{run}", "--m", "0,x"], "--m must be whole numbers separated by commas, got '0,x'"),
-        (["{run}", "--m", "-1"], "m must be in [0, 2147483648], got -1"),
+        (["{run}", "--m", "-1"], "m must be in [0, num_clients=20], got -1"),
+        (["{run}", "--m", "0,99"], "m must be in [0, num_clients=20], got 99"),
         (["{run}", "--names", "a,b"], "--names must be 1 different names, one for each setting, got a, b"),
     ],
 )
@@ -237,8 +240,27 @@ def test_a_name_is_what_differs_or_the_place_where_much_does():
         "rounds=5, aggregator=krum (b)",
         "rounds=5, aggregator=krum (c)",
     ]
+    hashed, sampled = {"kind": "hashed", "late": [], "num_groups": 4}, {"kind": "sampled", "k": 3, "num_groups": 4}
+    groups = [{"grouping": hashed}, {"grouping": sampled}]
+    assert names_of(groups, ["a", "b"]) == ["grouping=hashed", "grouping=sampled"]
+    groups += [{"grouping": {**sampled, "k": 5}}]
+    assert names_of(groups, ["a", "b", "c"]) == ["grouping=hashed", "grouping=sampled, k=3", "grouping=sampled, k=5"]
     many = [{"recipe": {f"key{number}": value for number in range(7)}} for value in (0, 1)]
     assert names_of(many, ["a", "b"]) == ["a", "b"]
+
+
+def test_the_terminal_says_that_the_page_lists_many_keys_and_the_page_does_not(flcert, runs):
+    other = shutil.copytree(runs[1, 1], Path("other"))
+    config = json.loads((other / "config.json").read_text())
+    changed = {"rounds": 9, "local_steps": 3, "batch_size": 3, "learning_rate": 0.123, "proximal": 0.5}
+    config["recipe"] |= {**changed, "participation": 0.5, "label_smoothing": 0.1}
+    (other / "config.json").write_text(json.dumps(config))
+    result = flcert("compare", runs[1, 1], other)
+    assert result.code == 0, result.err
+    assert "comparison.html, which lists the 7 keys in which the settings differ" in result.out
+    page = Path("comparison/comparison.html").read_text()
+    assert "The settings differ in 7 keys." in page
+    assert "lists" not in page
 
 
 def test_the_page_shows_everything_in_a_browser(swept, browser):

@@ -79,6 +79,7 @@ def print_comparison(
         as_json: print JSON.
     """
     from flcert.cli.render import output
+    from flcert.report.compare_names import MOST_VALUES
 
     if as_json:
         typer.echo(json.dumps({**(more or {}), **as_values(comparison), "files": _as_text(files)}))
@@ -90,7 +91,11 @@ def print_comparison(
         console.print(f"({letter}) {claim}" if len(comparison.claims) > 1 else claim, soft_wrap=True)
     for remark in comparison.remarks:
         console.print(remark, soft_wrap=True)
-    console.print(f"\ntable: {files['table']}\nfigure: {files['png']} and .svg\npage: {files['page']}", soft_wrap=True)
+    keys = len(comparison.differing)
+    lists = f", which lists the {keys} keys in which the settings differ" if keys > MOST_VALUES else ""
+    console.print(
+        f"\ntable: {files['table']}\nfigure: {files['png']} and .svg\npage: {files['page']}{lists}", soft_wrap=True
+    )
 
 
 def comparison_table(comparison: "Comparison") -> "Table":

@@ -26,6 +26,7 @@ CHOOSING = (
     "Each row is certified as a setting that was fixed beforehand. The choice of a row is not: choosing by results "
     "that clients influenced lets one client influence every group. Choose on pilot clients or public data."
 )
+EXCEPT = "except with probability"
 MOST_LEVELS = 6  # columns of certified accuracy, unless the user names them
 
 
@@ -177,17 +178,20 @@ def compare(paths: Sequence[Path], names: Sequence[str] = (), levels: Sequence[i
     for first, second in combinations(paths, 2):
         if first.resolve() == second.resolve():
             raise InputError(f"{second} is given twice; a run is no repeat of itself")
+    runs = [Run.read(path) for path in paths]
     for m in levels:
-        check_range("m", m, 0, 2**31)
-    sets = _repeats([Run.read(path) for path in paths])
+        check_range("m", m, 0, max(run.manifest.data.clients for run in runs), "num_clients")
+    sets = _repeats(runs)
     found = _named(sets, names)
-    return Comparison(tuple(found), tuple(levels) or _telling_levels([run for runs in sets for run in runs]))
+    return Comparison(tuple(found), tuple(levels) or _telling_levels(runs))
 
 
 def claim_of(setting: Setting) -> str:
     """What certified accuracy means for a setting, in the words of its certificate."""
     guarantee = setting.guarantee
     title, caption = guarantee.title, guarantee.caption
+    if EXCEPT in guarantee.meaning:  # once is enough
+        caption = caption.partition(f", {EXCEPT}")[0]
     return f"{title[:1].upper()}{title[1:]}. CA@m is {caption[:1].lower()}{caption[1:]}. {guarantee.meaning}"
 
 
@@ -242,12 +246,14 @@ def _about_runs(comparison: Comparison) -> list[str]:
     if len(clients) > 1:
         remarks.append(f"m counts clients, and these runs have from {clients[0]:,} to {clients[-1]:,} of them.")
     if len(comparison.differing) > MOST_VALUES:
-        remarks.append(f"The settings differ in {len(comparison.differing)} keys, which the page lists.")
+        remarks.append(f"The settings differ in {len(comparison.differing)} keys.")
     return remarks
 
 
 def _about_repeats(comparison: Comparison) -> list[str]:
     numbers = [len(setting.runs) for setting in comparison.settings]
+    if numbers == [1]:
+        return []  # there is no difference to judge
     if max(numbers) == 1:
         return ["With one run for each setting, a difference may be noise of the seeds; repeats would tell."]
     remarks = [

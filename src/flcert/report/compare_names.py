@@ -78,13 +78,14 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[str | Non
 def names_of(settings: Sequence[Mapping[str, Any]], places: Sequence[str]) -> list[str]:
     """A name for each setting: the values in which it differs from others, or its place if those are many.
 
-    Further certificates and simulated attacks are not named: they change nothing about certified accuracy.
+    Further certificates and simulated attacks are not named: they change nothing about certified accuracy. Neither is
+    a key that only some kinds of groups have, if it is the same for all of them: the kind tells them from the others.
 
     Args:
         settings: nested tables.
         places: where each comes from.
     """
-    found = differing([_that_matter(one) for one in settings])
+    found = differing(_without_implied([_that_matter(one) for one in settings]))
     if len(found) > MOST_VALUES:
         return list(places)
     texts = [
@@ -95,6 +96,16 @@ def names_of(settings: Sequence[Mapping[str, Any]], places: Sequence[str]) -> li
         text if text and texts.count(text) == 1 else f"{text} ({place})" if text else place
         for text, place in zip(texts, places, strict=True)
     ]
+
+
+def _without_implied(settings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The settings without keys of groups that some lack and all others have with the same value."""
+    groups = [one.get("grouping", {}) for one in settings]
+    lacked = {key for table in groups for key in table if any(key not in other for other in groups)}
+    values = {key: [table[key] for table in groups if key in table] for key in lacked}
+    implied = {key for key, found in values.items() if all(value == found[0] for value in found)}
+    kept = [{key: value for key, value in table.items() if key not in implied} for table in groups]
+    return [{**one, "grouping": table} for one, table in zip(settings, kept, strict=True)]
 
 
 def _that_matter(values: Mapping[str, Any]) -> dict[str, Any]:
