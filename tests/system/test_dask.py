@@ -249,7 +249,9 @@ def test_workers_need_neither_the_data_nor_the_code_that_reads_it(cluster, tmp_p
 def test_a_worker_whose_processor_rounds_otherwise_is_refused(tmp_path, store):
     with running(tmp_path / "cluster", num_workers=0) as cluster:
         cluster.add_worker(ATEN_CPU_CAPABILITY="default")
-        with pytest.raises(RunError, match=r"cannot take the data: tcp://127.0.0.1:\d+ differs: processor DEFAULT"):
+        with pytest.raises(
+            RunError, match=r"cannot take the data: tcp://127.0.0.1:\d+ differs: kernels \w+ DEFAULT there"
+        ):
             model_files(FEDERATION, store, Dask(scheduler=cluster.address))
 
 

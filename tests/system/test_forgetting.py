@@ -6,9 +6,11 @@ import shutil
 import numpy as np
 import pytest
 
+from flcert.core.leftovers import is_temporary, temporary_beside
 from flcert.core.store import Entry, Store
 from flcert.datasets import load
 from flcert.runs.directory import RunDirectory
+from tests.half_written import leave_half
 
 COMMON = ("--groups", 6, "--rounds", 3, "--engine", "inline", "-q")
 
@@ -37,7 +39,10 @@ TELLS_OF_THE_SETTING = ("config.json", "report.html")  # where the data are, and
 
 def bytes_of(run):
     files = [path for path in run.rglob("*") if path.is_file() and path.name not in TELLS_OF_THE_SETTING]
-    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+    found = {str(path.relative_to(run)): path.read_bytes() for path in files}
+    manifest = json.loads(found["manifest.json"])
+    del manifest["digest"], manifest["files"]["config.json"]
+    return {**found, "manifest.json": manifest}
 
 
 @pytest.mark.parametrize(
@@ -256,3 +261,34 @@ def test_an_entry_is_never_there_without_its_record(tmp_path, monkeypatch):
         store.write(Entry("ab" * 24, ("client x ann",)), {"a": np.arange(2)})
     assert store.descendants(["client x ann"]) == {"ab" * 24}
     assert list(store.entries()) == []
+
+
+def test_nothing_that_a_killed_command_left_half_written_stays(flcert, folder, tmp_path, monkeypatch):
+    """It can be a model of the client, or a copy of its data."""
+    run(flcert, folder, "run")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    with monkeypatch.context() as broken:
+        broken.setattr("flcert.pipeline.forget._take_place", stopped)
+        flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    entry, beside = next(Store().entries()), tmp_path / ".run.forgetting"
+    leave_half(entry, beside / "votes.npy", next((beside / "models").iterdir()), tmp_path / "scratch" / "flcert")
+    assert len(temporaries(tmp_path)) == 4
+    result = flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    assert result.code == 0
+    assert temporaries(tmp_path) == []
+    assert "temporary files" not in result.err
+
+
+def temporaries(place):
+    return [path for path in place.rglob("*") if is_temporary(path)]
+
+
+def test_forget_tells_of_temporary_files_that_it_must_leave(flcert, folder, tmp_path):
+    run(flcert, folder, "run")
+    busy = temporary_beside(next(Store().entries()))
+    busy.write_bytes(b"half")
+    result = flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    assert result.code == 0
+    assert busy.exists()
+    assert "1 temporary files in the store belong to commands that may still run" in " ".join(result.err.split())

@@ -33,6 +33,7 @@ def compress(
     from flcert.core.store import Store
     from flcert.engines import build
     from flcert.pipeline.compress import compress as make
+    from flcert.report.points import excluded_sentence
     from flcert.runs.directory import RunDirectory
     from flcert.training.compression import DTYPES
 
@@ -62,4 +63,6 @@ def compress(
     console.print(f"models: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB after\n")
     console.print(compression_table(np.array(curve), np.array(after)))
     console.print(f"\n{done.result.guarantee.caption}.")
+    if excluded := done.result.summary.excluded:
+        console.print(excluded_sentence(excluded))
     console.print(f"\nrun directory: {target}\nreport: {target / 'report.html'}", soft_wrap=True)

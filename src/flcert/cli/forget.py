@@ -62,4 +62,9 @@ def forget(
             f"{done.unknown:,} entries of the store do not say what they were made from, because an older version of "
             "flcert wrote them; `flcert store prune --days 0` deletes all that is there"
         )
+    if done.unfinished:
+        warn(
+            f"{done.unfinished:,} temporary files in the store belong to commands that may still run, here or on "
+            "another machine, and may hold models; forget again when those have ended"
+        )
     output().print(f"{groups}; {deleted}\nrun directory: {run}", soft_wrap=True)

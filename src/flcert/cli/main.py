@@ -1,7 +1,12 @@
 """The ``flcert`` command."""
 
 import os
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -70,7 +75,8 @@ def main() -> None:
     """Run the command line; turn our errors into a message and an exit code."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        app()
+        with _stopping_on_signals():
+            app()
     except FlcertError as error:
         console.print("[bold red]error:[/]", Text(one_line(str(error))))
         sys.exit(EXIT_USAGE if isinstance(error, InputError) else EXIT_FAILED)
@@ -82,3 +88,36 @@ def main() -> None:
         reason = f"unexpected {type(error).__name__}: {error} (FLCERT_TRACEBACK=1 shows where)"
         console.print("[bold red]error:[/]", Text(one_line(reason)))
         sys.exit(EXIT_FAILED)
+
+
+@contextmanager
+def _stopping_on_signals() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP stop the command as Ctrl-C does, with the exit code of the signal.
+
+    A signal that is ignored, as with nohup, stays so. After the first one, further ones are ignored until the process
+    is gone: they disturb neither the cleaning up nor the exit code.
+    """
+    came: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    numbers = [one for one in (signal.SIGTERM, signal.SIGHUP) if main and signal.getsignal(one) == signal.SIG_DFL]
+
+    def handle(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+        for number in numbers:
+            signal.signal(number, handler)
+
+    def stop(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        handle(signal.SIG_IGN)
+        if len(came) == 1:
+            raise KeyboardInterrupt
+
+    handle(stop)
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt):
+        if came:
+            sys.exit(128 + came[0])
+        raise
+    finally:
+        if not came:
+            handle(signal.SIG_DFL)

@@ -5,9 +5,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
-from uuid import uuid4
 
+from flcert.core.leftovers import remove_leftovers, temporary_beside
 from flcert.errors import InputError, RunError
 
 
@@ -38,7 +39,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside ``path`` to write to; it is renamed to ``path`` at the end of the block."""
     if not path.name or path.is_dir():
         raise InputError(f"{path} is a directory, not a file to write")
-    temporary = path.with_name(f".{path.name}.{_unique_name()}.tmp")
+    temporary = temporary_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -51,7 +52,26 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def write_json(path: Path, value: Any, *, durable: bool = False) -> None:
     """Write ``value`` as indented JSON, with ``write_atomic``."""
-    write_atomic(path, (json.dumps(value, indent=1) + "\n").encode(), durable=durable)
+    write_atomic(path, json_bytes(value), durable=durable)
+
+
+def json_bytes(value: Any) -> bytes:
+    """What ``write_json`` writes."""
+    return (json.dumps(value, indent=1) + "\n").encode()
+
+
+def create_json(path: Path, value: Any) -> None:
+    """Write ``value`` as ``write_json`` does, unless another process has made the file meanwhile."""
+    temporary = temporary_beside(path)
+    write_json(temporary, value)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        temporary.replace(path)
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)
 
 
 def read_json(path: Path) -> Any:
@@ -62,6 +82,24 @@ def read_json(path: Path) -> Any:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from None
+
+
+def size_of_file(path: Path, shown: str | None = None) -> int:
+    """The size of a regular file; a pipe or a device, which could be read forever, is refused.
+
+    Args:
+        path: the file.
+        shown: what to call it in messages; by default its path.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise InputError(f"missing file {shown or path}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {shown or path}: {getattr(error, 'strerror', error)}") from None
+    if not S_ISREG(found.st_mode):
+        raise InputError(f"{shown or path} must be a regular file, not a directory, a pipe or a device")
+    return found.st_size
 
 
 def first_difference(there: Any, here: Any, name: str = "") -> str:
@@ -78,10 +116,11 @@ def first_difference(there: Any, here: Any, name: str = "") -> str:
 
 
 def writable_directory(path: Path) -> Path:
-    """Create the directory if it is missing; refuse it if it is not writable."""
+    """Create the directory if it is missing, and remove what killed commands left in it; refuse it if not writable."""
     if path.is_file():
         raise InputError(f"{path} must be a directory, got a file")
-    probe = path / f".probe-{_unique_name()}"
+    remove_leftovers(path)
+    probe = temporary_beside(path / "probe")
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
@@ -89,8 +128,3 @@ def writable_directory(path: Path) -> Path:
     except OSError as error:
         raise InputError(f"directory {path} cannot be written: {error.strerror}") from None
     return path
-
-
-def _unique_name() -> str:
-    """A name that no other process uses, not even one on another machine that shares the disk."""
-    return uuid4().hex

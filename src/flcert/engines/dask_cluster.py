@@ -7,14 +7,12 @@ worker whose versions or processor differ from this process's is refused.
 
 import logging
 import pickle
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, InvalidStateError
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from multiprocessing.resource_tracker import ensure_running
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -26,7 +24,8 @@ from flcert.dask_worker.facts import facts
 from flcert.dask_worker.holder import Holder, call
 from flcert.datasets import Federation
 from flcert.engines.base import CANNOT_START, Result, Task, WorkerDiedError
-from flcert.engines.processes import without_interrupts
+from flcert.engines.processes import start_resource_tracker, without_interrupts
+from flcert.engines.scratch import scratch_directory
 from flcert.errors import RunError
 
 KEPT = "what was finished is kept, and the same command goes on from there"
@@ -177,8 +176,8 @@ def _connected(address: str, timeout: float) -> Iterator[Any]:
 @contextmanager
 def _local_cluster(workers: int) -> Iterator[str]:
     """The address of a cluster of processes on this machine, reachable from this machine only."""
-    with tempfile.TemporaryDirectory(prefix="flcert-") as directory:
-        ensure_running()  # the resource tracker would undo the next line
+    with scratch_directory() as directory:
+        start_resource_tracker()  # later, it would undo the next line
         with without_interrupts():  # threads and processes that it starts inherit this
             try:
                 cluster = LocalCluster(
@@ -187,7 +186,7 @@ def _local_cluster(workers: int) -> Iterator[str]:
                     host="127.0.0.1",
                     dashboard_address=None,
                     memory_limit=None,
-                    local_directory=directory,
+                    local_directory=str(directory),
                     silence_logs=logging.CRITICAL,
                     scheduler_kwargs={"allowed_failures": ALLOWED_DEATHS, "dashboard_address": "127.0.0.1:0"},
                 )

@@ -2,22 +2,28 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
+from types import FrameType
 
 import torch
 
 from flcert.datasets import Federation
 from flcert.engines.base import Pool, Result, Task
+from flcert.engines.scratch import scratch_directory
 from flcert.errors import RunError
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that ask a command to stop."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,11 @@ class Processes:
     def pool(self, federation: Federation) -> Iterator[Pool]:
         """Start processes that map the federation; an exception in the body stops them at once."""
         context = multiprocessing.get_context("spawn")
-        with tempfile.TemporaryDirectory(prefix="flcert-") as directory:
-            _save(federation, Path(directory))
+        with scratch_directory() as directory:
+            _save(federation, directory)
+            start_resource_tracker()
             watched, lifeline = context.Pipe(duplex=False)
-            executor = ProcessPoolExecutor(self.workers, context, _start_worker, (directory, watched))
+            executor = ProcessPoolExecutor(self.workers, context, _start_worker, (str(directory), watched))
             try:
                 yield _ProcessPool(executor, self.workers)
                 executor.shutdown()
@@ -70,27 +77,39 @@ class _ProcessPool:
             return self.executor.submit(_call, function, task)
 
 
+def start_resource_tracker() -> None:
+    """Start Python's process that deletes semaphores, so that it outlives a terminal that hangs up."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    ensure_running()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block; it is for the parent to handle, not for its workers.
+    """Hold Ctrl-C and other signals to stop back until the end of the block.
 
-    Processes that start in the block inherit the blocked signal. Blocking is not enough for this process: any other
-    thread may get it, and Python would raise in the main thread, between starting a worker and telling it what to do.
+    Processes that start in the block inherit that Ctrl-C is blocked: it is for the parent to handle. They do not
+    inherit the others, by which they can be stopped. Blocking is not enough for this process: any other thread may get
+    the signal, and Python would raise in the main thread, between starting a worker and telling it what to do.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     came: list[int] = []
-    handler = signal.getsignal(signal.SIGINT)
-    replaced = threading.current_thread() is threading.main_thread() and handler is not None
-    if replaced:
-        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+
+    def note(number: int, _: FrameType | None) -> None:
+        came.append(number)
+
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {number: handler for number in STOPPING if main and callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, note)
     try:
         yield
     finally:
-        if replaced:
-            signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if came:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(came[0])
 
 
 _federation: Federation  # of this worker process
@@ -100,14 +119,15 @@ def _start_worker(directory: str, watched: Connection) -> None:
     global _federation
     torch.set_num_threads(1)
     _federation = Federation.map(Path(directory))
-    threading.Thread(target=_stop_with_parent, args=(watched,), daemon=True).start()
+    threading.Thread(target=_stop_with_parent, args=(directory, watched), daemon=True).start()
 
 
-def _stop_with_parent(watched: Connection) -> None:
-    """End this process when the parent closes its end of the pipe or ends for any reason."""
+def _stop_with_parent(directory: str, watched: Connection) -> None:
+    """End this process when the parent closes its end of the pipe or ends for any reason, and leave no data behind."""
     try:
         watched.recv()
     except EOFError:
+        shutil.rmtree(directory, ignore_errors=True)
         os._exit(1)
 
 

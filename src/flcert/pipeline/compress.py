@@ -75,7 +75,7 @@ def compress(
         facts = old.manifest().public
         trained = TrainedRun(new, config, federation.subject, ensemble, facts.overlap if facts else None)
         result = certify_models(Context(workers, store, progress), trained)
-    groups = ensemble.model_keys()
+    groups = result.ensemble.model_keys()  # without those whose compressed model cannot vote
     return Compressed(result, _size(old, groups), _size(new, groups))
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flcert import attacks
+from flcert.core.leftovers import remove_leftovers
 from flcert.core.store import Store
 from flcert.engines import Engine
+from flcert.engines.scratch import remove_scratch
 from flcert.errors import InputError
 from flcert.grouping import KINDS
 from flcert.pipeline.run import RunResult, checked, everybody_of, federation_of, run
@@ -30,12 +32,14 @@ class Forgotten:
         groups: how many groups had held them.
         deleted: how many store entries were deleted because they were made from the clients' data.
         unknown: how many store entries remain that do not say what they were made from (from older versions of flcert).
+        unfinished: how many temporary files remain in the store, of commands that run or may run on another machine.
     """
 
     result: RunResult
     groups: int
     deleted: int
     unknown: int
+    unfinished: int = 0
 
 
 def forget(
@@ -79,14 +83,24 @@ def forget(
     held = [members for members in grouping.members if {federation.ids[client] for client in members} & set(clients)]
     everybody = everybody_of(before)
     origins = client_origins(everybody, (at for at, user in enumerate(everybody.ids) if user in clients))
-    if (beside / "config.json").exists() and RunDirectory.prepared(beside).config() != after:
-        shutil.rmtree(beside)  # left by an interrupted attempt to forget other clients
+    if beside.exists() and not RunDirectory(beside).holds(after):
+        shutil.rmtree(beside)  # left by an attempt to forget other clients that was interrupted
     result = run(after, beside, engine=engine, store=store, progress=progress)
     deleted = store.forget(origins)
     if store.of_unknown_origin():
         deleted += sum(store.delete(key) for key in _keys_of_version_1(before) - _keys_of_version_1(after))
+    _remove_temporaries(beside, store)
     _take_place(beside, path, set_aside)
-    return Forgotten(replace(result, directory=path), len(held), deleted, store.of_unknown_origin())
+    result = replace(result, directory=path)
+    return Forgotten(result, len(held), deleted, store.of_unknown_origin(), store.unfinished())
+
+
+def _remove_temporaries(directory: Path, store: Store) -> None:
+    """Delete what killed commands left half-written in the store and in a run directory, and their copies of data."""
+    store.remove_leftovers()
+    remove_scratch()
+    for place in (directory, *directory.glob("**/")):
+        remove_leftovers(place)
 
 
 def _keys_of_version_1(config: Config) -> set[str]:

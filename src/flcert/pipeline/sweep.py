@@ -7,7 +7,6 @@ from itertools import groupby, product
 from pathlib import Path
 
 from flcert.core.digest import digest, digest_json
-from flcert.core.files import writable_directory
 from flcert.core.store import Store
 from flcert.datasets import Federation
 from flcert.engines import Engine, Processes, Workers
@@ -203,7 +202,7 @@ def sweep(
     if (directory / "config.json").exists():
         raise InputError(f"{directory} holds a run; choose another --out")
     store = store or Store()
-    writable_directory(store.directory)
+    store.check_usable()
     data = _Data()
     kinds = list(dict.fromkeys(_data_of(one) for one in combinations))
     ordered = sorted(combinations, key=lambda one: kinds.index(_data_of(one)))  # those with the same data in a row

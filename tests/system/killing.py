@@ -1,0 +1,107 @@
+"""Run a command again and again, each time killed before another one of its file operations; see test_kills.py.
+
+    python -m tests.system.killing BEFORE COMMAND EVERY FIRST
+
+BEFORE is a directory with the state before the command; each attempt works on a copy of it. Prints a JSON object: how
+many file operations there are, and what happened for each one that was tried.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from flcert.cli.main import main
+from flcert.core.leftovers import is_temporary
+
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
+KILLED = 77
+
+
+class Killer:
+    """Counts the operations that change files below a directory, and ends the process before one of them."""
+
+    def __init__(self, place, at=None):
+        self.place, self.at, self.done = str(place), at, 0
+
+    def __call__(self, event, arguments):
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if not (writes or event in CHANGES) or not self._concerns(arguments[0]):
+            return
+        if self.done == self.at:
+            os._exit(KILLED)
+        self.done += 1
+
+    def _concerns(self, path):
+        return isinstance(path, str | bytes | os.PathLike) and str(Path.cwd() / os.fsdecode(path)).startswith(
+            self.place
+        )
+
+
+def attempt(place, command, at=None):
+    """Run the command in a forked process; returns its exit code, what it said, and its number of file operations."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.chdir(place)
+        os.environ["FLCERT_CACHE"] = str(place / "cache")
+        sys.argv = ["flcert", *shlex.split(command)]
+        said, killer = io.StringIO(), Killer(place, at)
+        code = 0
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            sys.addaudithook(killer)
+            try:
+                main()
+            except SystemExit as stop:
+                code = int(stop.code or 0)
+        with os.fdopen(writer, "w") as pipe:
+            json.dump([said.getvalue(), killer.done], pipe)
+        os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        told = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    said, operations = json.loads(told) if told else ("", 0)
+    return code, said, operations
+
+
+def contents(place):
+    """All files of the runs and the names of temporary files left anywhere, the store included."""
+    files = [path for path in sorted(place.rglob("*")) if path.is_file()]
+    runs = {str(path.relative_to(place)): path.read_bytes() for path in files if "cache" not in path.parts}
+    return runs, [str(path.relative_to(place)) for path in files if is_temporary(path)]
+
+
+def outcome(before, command, at, expected):
+    """What happens when the command is killed before one operation, and run again."""
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(shutil.copytree(before, Path(temporary) / "place"))
+        killed, _, _ = attempt(place, command, at)
+        code, said, _ = attempt(place, command)
+        runs, left = contents(place)
+        different = sorted(name for name in {*runs, *expected} if runs.get(name) != expected.get(name))
+        return {"killed": killed == KILLED, "code": code, "said": said, "different": different, "left": left}
+
+
+def report(before, command, every, first):
+    """All outcomes."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(shutil.copytree(before, Path(temporary) / "place"))
+        code, said, operations = attempt(place, command)
+        assert code == 0, said
+        expected, _ = contents(place)
+    tried = range(first, operations, every)
+    return {"operations": operations, "tried": {at: outcome(before, command, at, expected) for at in tried}}
+
+
+if __name__ == "__main__":
+    print(json.dumps(report(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
