@@ -19,7 +19,7 @@ def info(cache: Cache = None, json_: Json = False) -> None:
     from flcert.core.store import Store
 
     opened = Store(cache)
-    sizes = [entry.stat().st_size for entry in opened.entries()]
+    sizes = [entry.lstat().st_size for entry in opened.entries()]
     if json_:
         typer.echo(json.dumps({"directory": str(opened.directory), "files": len(sizes), "bytes": sum(sizes)}))
     else:
@@ -31,11 +31,17 @@ def prune(
     days: Annotated[float, typer.Option(min=0, help="Delete what has not been used for this many days.")] = 30,
     cache: Cache = None,
 ) -> None:
-    """Delete stored models and votes that have not been used lately. Run directories keep their own.
+    """Delete stored models and votes that have not been used lately, and temporary files of commands that were killed.
+
+    Run directories keep their own models and votes.
 
     Example: `flcert store prune --days 7`
     """
     from flcert.core.store import Store
 
-    files, freed = Store(cache).prune(days)
+    opened = Store(cache)
+    files, freed = opened.prune(days)
+    left = opened.remove_leftovers()
     typer.echo(f"deleted {files:,} files, freed {freed / 1e6:,.1f} MB")
+    if left:
+        typer.echo(f"deleted {left:,} temporary files of commands that were killed")

@@ -1,5 +1,7 @@
-"""Process-wide state that affects results: the number of torch threads, and the random generators."""
+"""Process-wide state that affects results: the number of torch threads, the kernels, and the random generators."""
 
+import os
+import platform
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +10,18 @@ import numpy as np
 import torch
 
 from flcert.core.seeding import derive
+
+SWITCHES = (
+    *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"),
+)
+"""Environment variables by which libraries choose kernels; torch itself tells what ``ATEN_CPU_CAPABILITY`` did."""
+
+
+def kernels() -> str:
+    """The kind of kernels that compute in this process, for people to read: other kinds round sums otherwise."""
+    switches = [f"{name}={os.environ[name]}" for name in SWITCHES if os.environ.get(name)]
+    return " ".join([platform.machine(), torch.backends.cpu.get_cpu_capability(), *switches])
 
 
 @contextmanager

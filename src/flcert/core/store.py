@@ -2,7 +2,8 @@
 
 An entry is one safetensors file. Its header carries the key and a digest of the arrays, so that a truncated or
 altered file is noticed and never used. A small JSON file beside it says what the entry was made from: clients' data, or
-other entries. So everything derived from a client can be found and deleted, whoever made it.
+other entries. So everything derived from a client can be found and deleted, whoever made it. It also says which kind of
+kernels computed the arrays (``core.determinism.kernels``).
 """
 
 import json
@@ -22,11 +23,15 @@ from safetensors.numpy import load, save
 
 from flcert.core.digest import digest_named
 from flcert.core.files import read_json, writable_directory, write_atomic, write_json
-from flcert.errors import IntegrityError, RunError
+from flcert.core.leftovers import is_temporary, remove_leftovers
+from flcert.errors import InputError, IntegrityError, RunError
 
 Arrays = dict[str, NDArray[np.generic]]
 
-ORIGIN_FORMAT = 1
+ORIGIN_FORMAT = 2  # format 1 did not record the kernels
+
+UNKNOWN = "unknown"
+"""In place of the kernels of an entry that does not tell."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +79,14 @@ class Store:
         """The arrays stored under ``key``; None if there are none.
 
         Raises:
-            IntegrityError: the file is there but was altered or cut short.
+            IntegrityError: the file is there but was altered or cut short, or cannot be read.
         """
         try:
             raw = self.path(key).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise IntegrityError(f"{self.path(key)} cannot be read: {error.strerror}") from None
         with suppress(OSError):  # the store may be read-only for this user
             os.utime(self.path(key))
         return unpack(raw, key)
@@ -91,26 +98,60 @@ class Store:
             raise RunError(f"{self.path(key)} was deleted while it was needed; run the same command again")
         return arrays
 
-    def write(self, entry: Entry, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-        """Store the arrays of an entry; the record of its origin is written first, so that it is never missing."""
-        writable_directory(self.path(entry.key).parent)
-        self._write_origin(entry)
+    def write(self, entry: Entry, arrays: Mapping[str, NDArray[np.generic]], kernels: str = UNKNOWN) -> None:
+        """Store the arrays of an entry; the record of its origin is written first, so that it is never missing.
+
+        Args:
+            entry: the place.
+            arrays: what to store.
+            kernels: the kind of kernels that computed them, in the process where they did.
+        """
+        self.make_room([entry.key])
+        self._write_origin(entry, kernels)
         write_atomic(self.path(entry.key), pack(arrays, entry.key))
+
+    def check_usable(self) -> None:
+        """Refuse a directory that has nothing to read and cannot be written; a full one may be read-only."""
+        if not (self.directory / "store").is_dir():
+            writable_directory(self.directory)
+
+    def make_room(self, keys: Iterable[str]) -> None:
+        """Check, before anything is computed for these keys, that it can be stored; delete empty directories there.
+
+        Raises:
+            InputError: a directory of the store cannot be written.
+            RunError: something is in the place of an entry and cannot be deleted.
+        """
+        paths = [self.path(key) for key in keys]
+        for directory in {path.parent for path in paths}:
+            writable_directory(directory)
+        for path in (place for one in paths for place in (one, one.with_suffix(".json"))):
+            if path.is_dir() and not path.is_symlink():
+                _remove(path)
+
+    def kernels(self, key: str) -> str:
+        """The kind of kernels that computed an entry; ``UNKNOWN`` if an older version of flcert wrote it."""
+        try:
+            record = read_json(self._origin(key))
+        except InputError:
+            return UNKNOWN
+        found = record.get("kernels") if isinstance(record, dict) else None
+        return found if isinstance(found, str) else UNKNOWN
 
     def complete_origin(self, entry: Entry) -> None:
         """Write the record of an entry's origin if it is missing: an older version of flcert did not write it."""
         if not self._origin(entry.key).exists():
             with suppress(RunError):  # the store may be read-only for this user
-                self._write_origin(entry)
+                self._write_origin(entry, UNKNOWN)
 
-    def _write_origin(self, entry: Entry) -> None:
-        write_json(self._origin(entry.key), {"format": ORIGIN_FORMAT, "made_from": list(entry.made_from)})
+    def _write_origin(self, entry: Entry, kernels: str) -> None:
+        record = {"format": ORIGIN_FORMAT, "made_from": list(entry.made_from), "kernels": kernels}
+        write_json(self._origin(entry.key), record)
 
     def delete(self, key: str) -> bool:
         """Delete an entry, and return whether there was one."""
-        there = self.path(key).exists()
-        self.path(key).unlink(missing_ok=True)
-        self._origin(key).unlink(missing_ok=True)
+        there = _remove(self.path(key))
+        _remove(self._origin(key))
         return there
 
     def forget(self, origins: Collection[str]) -> int:
@@ -144,11 +185,33 @@ class Store:
         deadline = time.time() - unused_days * 86400
         files = freed = 0
         for entry in list(self.entries()):
-            status = entry.stat()
-            if status.st_mtime <= deadline:
-                self.delete(entry.stem)
-                files, freed = files + 1, freed + status.st_size
+            with suppress(FileNotFoundError):  # another command deleted it
+                status = entry.lstat()
+                if status.st_mtime <= deadline and self.delete(entry.stem):
+                    files, freed = files + 1, freed + status.st_size
         return files, freed
+
+    def remove_leftovers(self) -> int:
+        """Delete the temporary files of ended processes, which can hold models, and return their number."""
+        return sum(remove_leftovers(directory) for directory in self._directories())
+
+    def unfinished(self) -> int:
+        """The number of temporary files: of processes that run, or of other machines, where they may run."""
+        return sum(is_temporary(path) for directory in self._directories() for path in directory.glob(".*"))
+
+    def _directories(self) -> list[Path]:
+        return [self.directory, *(path for path in (self.directory / "store").glob("**/") if path.is_dir())]
+
+
+def _remove(path: Path) -> bool:
+    """Delete a file or an empty directory, and return whether it was there."""
+    try:
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise RunError(f"cannot delete {path}: {error.strerror}") from None
+    return True
 
 
 def _made_from(record: Path) -> list[str]:

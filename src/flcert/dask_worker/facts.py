@@ -9,9 +9,11 @@ from flcert.core.plugins import source_digest
 
 @cache
 def facts() -> dict[str, str]:
-    """Versions, a digest of flcert's source, and the kind of kernels that torch picks for the processor."""
+    """Versions, a digest of flcert's source, and the kind of kernels that compute here."""
     import numpy as np
     import torch
+
+    from flcert.core.determinism import kernels
 
     return {
         "Python": ".".join(platform.python_version_tuple()[:2]),
@@ -19,7 +21,7 @@ def facts() -> dict[str, str]:
         "flcert's source": source_digest("flcert:")[:8],
         "torch": torch.__version__,
         "numpy": np.__version__,
-        "processor": torch.backends.cpu.get_cpu_capability(),
+        "kernels": kernels(),
     }
 
 
