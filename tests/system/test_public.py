@@ -44,6 +44,7 @@ from flcert.training.examples import FeaturesTask, client_features
 from flcert.training.keys import features_entry
 from flcert.training.public import public_of
 from flcert.voting import predicted_labels
+from tests.sealing import seal
 
 FEDERATION = load("digits", num_clients=12, num_test=40)
 GROUPING = balanced(FEDERATION.ids, 4)
@@ -390,6 +391,9 @@ def test_a_run_shows_the_public_model_alone_and_keeps_what_it_needs(config, stor
     damaged = bytearray((result.directory / "public.safetensors").read_bytes())
     damaged[-3] ^= 4
     (result.directory / "public.safetensors").write_bytes(damaged)
+    with pytest.raises(IntegrityError, match=r"public\.safetensors is not as the run wrote it"):
+        RunDirectory.open(result.directory)
+    seal(result.directory)
     with pytest.raises(IntegrityError, match=r"public\.safetensors is missing, altered or cut short"):
         open_ensemble(RunDirectory.open(result.directory))
 

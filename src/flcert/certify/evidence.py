@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from flcert.certify.ranks import RankCounts
 from flcert.certify.trusted import checked_labels
 from flcert.voting.count_table import Counts, IntArray
-from flcert.voting.counting import count
+from flcert.voting.counting import NO_VOTE, count
 
 Members = tuple[NDArray[np.int64], ...]
 
@@ -59,7 +59,14 @@ class Evidence:
     def __len__(self) -> int:
         return int(self.counts.shape[0])
 
-    def part(self, rows: slice) -> "Evidence":
+    def silent(self) -> IntArray:
+        """For each input, how many groups with clients cast no vote; zeros if it is not known who is in which group."""
+        if self.votes is None or not self.groups:
+            return np.zeros(len(self), dtype=np.int64)
+        peopled = np.array([len(group) > 0 for group in self.groups])
+        return np.asarray((self.votes[peopled] == NO_VOTE).sum(axis=0), dtype=np.int64)
+
+    def part(self, rows: slice | IntArray) -> "Evidence":
         """The evidence for some of the inputs."""
         votes = None if self.votes is None else self.votes[:, rows]
         ranks = None if self.ranks is None else self.ranks.part(rows)

@@ -157,6 +157,29 @@ class Guarantee(Strict, ABC):
                 of the evidence.
         """
 
+    def certify_each(self, evidence: Evidence, num_inputs: int | None = None) -> Certificate:
+        """The certificate of votes some of which are missing on some inputs only.
+
+        A group that has clients and a model but casts no vote on an input counts as failed there. Elsewhere it votes as
+        any other.
+
+        Args:
+            evidence: the votes.
+            num_inputs: see ``certify``.
+        """
+        silent, number = evidence.silent() - self.num_failed, num_inputs or len(evidence)
+        if not (silent > 0).any():
+            return self.certify(evidence, num_inputs)
+        rows = {count: np.flatnonzero(np.maximum(silent, 0) == count) for count in np.unique(np.maximum(silent, 0))}
+        parts = [self.with_failed(int(count)).certify(evidence.part(at), number) for count, at in rows.items()]
+        back = np.argsort(np.concatenate(list(rows.values())))
+        columns = zip(*((one.labels, one.levels, one.abstained) for one in parts), strict=True)
+        return Certificate(*(np.concatenate(column)[back] for column in columns))
+
+    def with_failed(self, more: int) -> Self:
+        """The same guarantee with more failed groups."""
+        return self.model_copy(update={"num_failed": self.num_failed + more})
+
     def check_evidence(self, evidence: Evidence) -> None:
         """Refuse evidence that lacks what this kind needs."""
         if self.needs == "ranks" and evidence.ranks is None:
@@ -216,7 +239,7 @@ class Guarantee(Strict, ABC):
             evidence: the votes.
             num_inputs: see ``certify``.
         """
-        certificate = self.certify(evidence, num_inputs)
+        certificate = self.certify_each(evidence, num_inputs)
         return certificate.labels if self.ties == "smallest" else self.predict(evidence), certificate
 
     def takeover(self, evidence: Evidence, position: int) -> dict[str, int] | None:  # noqa: ARG002 (for subclasses)

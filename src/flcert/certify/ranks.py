@@ -75,7 +75,7 @@ class RankCounts:
     num_groups: int
     ballots: Ballots | None = None
 
-    def part(self, rows: slice) -> "RankCounts":
+    def part(self, rows: slice | IntArray) -> "RankCounts":
         """The counts for some of the inputs."""
         kept = self.ballots
         ballots = None if kept is None else Ballots(kept.tops[:, rows], kept.above[:, rows])

@@ -232,12 +232,13 @@ def _as_csv(certificate: "Certificate", aimed: "Target | None") -> str:
 def _print(certificate: "Certificate", asked: Asked, aimed: "Target | None", *, as_json: bool) -> None:
     from flcert.certify import certified_accuracy, certified_share
     from flcert.cli.render import curve_table, output, target_table
-    from flcert.report.points import proof_sentence, public_sentence
+    from flcert.report.points import excluded_sentence, proof_sentence, public_sentence
 
     known = asked.truth is not None
     curve = certified_accuracy(certificate, asked.truth) if asked.truth is not None else certified_share(certificate)
     what = "certified accuracy" if known else "certified share"
     public = asked.run.public_figures(curve) if asked.run else None
+    excluded = len(asked.run.manifest().data.excluded) if asked.run else 0
     if as_json:
         result = {
             "guarantee": asked.guarantee.model_dump(mode="json"),
@@ -250,6 +251,7 @@ def _print(certificate: "Certificate", asked: Asked, aimed: "Target | None", *, 
             "num_abstained": int(certificate.abstained.sum()),
             **({"public": public.model_dump(mode="json")} if public else {}),
             **({"target": aimed.told()} if aimed else {}),
+            **({"excluded": excluded} if excluded else {}),
         }
         typer.echo(json.dumps(result))
         return
@@ -257,6 +259,8 @@ def _print(certificate: "Certificate", asked: Asked, aimed: "Target | None", *, 
     console.print(curve_table(curve, len(certificate), None, what))
     console.print(f"\n{int(certificate.abstained.sum()):,} inputs abstained.")
     console.print(proof_sentence(asked.guarantee, curve, len(certificate), right=known))
+    if excluded:
+        console.print(excluded_sentence(excluded))
     if asked.run and asked.recorded is None:  # another certificate than the one that the run reports
         console.print(asked.guarantee.meaning)
     if asked.guarantee.trusted:
@@ -276,7 +280,7 @@ def _print_of_test_set(path: Path, asked: Asked, *, as_json: bool) -> None:
     from flcert.certify import certified_accuracy, guarantee_from
     from flcert.cli.options import progress_bars
     from flcert.cli.render import of_test_set_table, output
-    from flcert.report.points import chosen_levels
+    from flcert.report.points import chosen_levels, excluded_sentence
     from flcert.runs.directory import RunDirectory
 
     if asked.truth is None:
@@ -295,3 +299,5 @@ def _print_of_test_set(path: Path, asked: Asked, *, as_json: bool) -> None:
         output().print(of_test_set_table(figures, curve, len(asked.truth)))
         if figures.note:
             output().print(f"\n{figures.note}")
+        if path.is_dir() and (excluded := len(RunDirectory.open(path).manifest().data.excluded)):
+            output().print(f"\n{excluded_sentence(excluded)}")

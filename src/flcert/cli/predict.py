@@ -31,6 +31,7 @@ def predict(
 
     Example: `flcert predict runs/first inputs.npy`
     """
+    from flcert.report.points import excluded_sentence
     from flcert.runs.directory import RunDirectory
     from flcert.runs.ensemble import open_ensemble
     from flcert.runs.guarantees import guarantee_of_run
@@ -41,6 +42,7 @@ def predict(
     guarantee = guarantee_of_run(directory, certificate)
     evidence = open_ensemble(directory).evidence(read_inputs(inputs), guarantee.needs)
     labels, proof = guarantee.answer(evidence)
+    excluded = len(directory.manifest().data.excluded)
     if json_:
         result = {
             "certificate": guarantee.kind,
@@ -52,9 +54,13 @@ def predict(
         }
         if trusted := guarantee.trusted_votes(evidence):
             result["trusted"] = [{"label": label, "votes": trusted.votes} for label in trusted.labels.tolist()]
+        if excluded:
+            result["excluded"] = excluded
         typer.echo(json.dumps(result))
         return
     typer.echo(f"A level is how many malicious clients cannot change the label. {guarantee.meaning}", err=True)
+    if excluded:
+        typer.echo(excluded_sentence(excluded), err=True)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("input", "label", "level", "abstained", "votes"))
     for position, votes in enumerate(_votes(guarantee.counted(evidence))):

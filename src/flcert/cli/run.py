@@ -122,16 +122,21 @@ def _prepare(settings: "Config", out: Path | None, *, as_json: bool) -> None:
 
 def _warn(ensemble: "Ensemble") -> None:
     from flcert.cli.render import warn
+    from flcert.core.determinism import kernels
+    from flcert.core.store import UNKNOWN
 
     for group, reason in ensemble.failures.items():
-        warn(f"group {group} has no model and counts as a vote for the strongest rival: {reason}")
+        warn(f"group {group} casts no vote and counts as one for the strongest rival: {reason}")
     if ensemble.diverged:
         warn(f"{len(ensemble.diverged)} models are not finite and vote for label 0; is the learning rate too high?")
+    if set(ensemble.kernels) - {kernels(), UNKNOWN}:
+        kinds = ", ".join(f"{number:,} on {kind}" for kind, number in ensemble.kernels.items())
+        warn(f"groups were trained on other kinds of kernels than this machine's, {kernels()}: {kinds}")
 
 
 def _print(result: "RunResult", *, as_json: bool) -> None:
     from flcert.cli.render import attack_sentence, curve_table, groups_sentence, output
-    from flcert.report.points import also_curves, overlap_sentence, proof_sentence, public_sentence
+    from flcert.report.points import also_curves, excluded_sentence, overlap_sentence, proof_sentence, public_sentence
 
     ensemble = result.ensemble
     if as_json:
@@ -155,6 +160,8 @@ def _print(result: "RunResult", *, as_json: bool) -> None:
     also = also_curves(summary)
     console.print(curve_table(curve, inputs, summary.accuracy, "certified accuracy", also))
     console.print(f"\n{proof_sentence(result.guarantee, curve, inputs, right=True)}")
+    if summary.excluded:
+        console.print(excluded_sentence(summary.excluded))
     if result.guarantee.trusted:
         console.print(result.guarantee.about_trusted)
     if summary.public:

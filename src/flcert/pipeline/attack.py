@@ -19,7 +19,7 @@ from flcert.training.checks import checked_module
 from flcert.training.device import array, tensor
 from flcert.training.public import public_of
 from flcert.training.train import train_groups
-from flcert.training.votes import Question, evidence_on_test_set
+from flcert.training.votes import VOTES, Question, charged, evidence_on_test_set
 
 BACKDOOR = "backdoor"
 
@@ -62,6 +62,7 @@ def evaluate_attack(
     context = context.attacked()
     attacked = train_groups(context, ensemble.grouping, ensemble.recipe, plan, ensemble.public)
     attacked = replace(attacked, trusted=ensemble.trusted)  # which the attacker cannot reach
+    attacked = charged(context, attacked, [VOTES])
     truth, guarantee = context.federation.test_labels, certified.guarantee
     before = certified.labels
     after = guarantee.predict(evidence_on_test_set(context, attacked))
@@ -81,9 +82,12 @@ def evaluate_attack(
     trigger = getattr(attack, "trigger", None)
     if trigger is None:
         return figures, attacked
-    stamped = partial(evidence_on_test_set, context, question=Question(trigger=trigger))
+    question = Question(trigger=trigger)
+    clean, spoilt = (charged(context, one, [question]) for one in (ensemble, attacked))
+    stamped = partial(evidence_on_test_set, context, question=question)
     target: int = attack.target  # type: ignore[attr-defined]
-    return _with_backdoor(figures, (stamped(ensemble), stamped(attacked)), (truth, target), guarantee), attacked
+    guarantee = guarantee.with_failed(len(clean.failures) - len(ensemble.failures))
+    return _with_backdoor(figures, (stamped(clean), stamped(spoilt)), (truth, target), guarantee), attacked
 
 
 def _with_backdoor(

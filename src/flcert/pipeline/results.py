@@ -155,7 +155,7 @@ def write_results(trained: TrainedRun, found: Certified, circumstances: Circumst
     directory.write_public(trained.ensemble.public, trained.ensemble.trusted)
     if circumstances.public is not None:
         directory.write_array("public", circumstances.public)
-    directory.write(_manifest(trained, found.guarantee, circumstances))
+    directory.write_manifest(_manifest(trained, found.guarantee, circumstances))
     write_report(directory)
     return summary
 
@@ -173,6 +173,7 @@ def _summary(trained: TrainedRun, found: Certified, circumstances: Circumstances
         certified_accuracy=tuple(found.curve.tolist()),
         also=_also(trained, found, progress),
         attack=circumstances.attack,
+        excluded=len(trained.subject.excluded) or None,
         public=None
         if circumstances.public is None
         else PublicFigures.of(trained.ensemble.public.name, circumstances.public, truth, found.curve),
@@ -208,11 +209,13 @@ def _manifest(trained: TrainedRun, guarantee: Guarantee, circumstances: Circumst
             input_shape=subject.input_shape,
             input_dtype=subject.input_dtype,
             labels=subject.num_labels,
+            excluded=dict(subject.excluded),
         ),
         guarantee=guarantee,
         groups=_group_facts(trained, circumstances.dropped or {}),
         network=circumstances.network,
         public=_public_facts(trained),
+        kernels=dict(trained.ensemble.kernels),
     )
 
 
@@ -250,7 +253,9 @@ def _public_facts(trained: TrainedRun) -> PublicFacts | None:
 def _group_facts(trained: TrainedRun, dropped: Mapping[int, Sequence[DroppedReply]]) -> tuple[GroupFacts, ...]:
     recipe, ensemble = trained.config.recipe, trained.ensemble
     keys, sizes = ensemble.model_keys(), ensemble.grouping.sizes.tolist()
-    stand_ins = {} if recipe.aggregator.name == FLOWER else substitutes(recipe, sizes)
+    left_out = [at for at, user in enumerate(trained.subject.ids) if user in dict(trained.subject.excluded)]
+    training = [int(np.isin(group, left_out, invert=True).sum()) for group in ensemble.grouping.members]
+    stand_ins = {} if recipe.aggregator.name == FLOWER else substitutes(recipe, training)
     return tuple(
         GroupFacts(
             clients=size,

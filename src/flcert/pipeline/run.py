@@ -10,7 +10,6 @@ import numpy as np
 from flcert import datasets
 from flcert.attacks import AttackPlan
 from flcert.certify import Certificate, Evidence, Guarantee, count_ranks, kind_class
-from flcert.core.files import writable_directory
 from flcert.core.settings import Choice
 from flcert.core.store import Store
 from flcert.datasets import Federation
@@ -30,7 +29,7 @@ from flcert.training.context import silent
 from flcert.training.public import Public, public_of
 from flcert.training.train import compressed_ensemble, refuse_without_models, train_groups
 from flcert.training.trusted import check_trusted, trusted_arrays
-from flcert.training.votes import Question, evidence_on_test_set, public_labels, ranks_on_test_set
+from flcert.training.votes import RANKS, Question, charged, evidence_on_test_set, public_labels, ranks_on_test_set
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def run(
         progress: called with a stage, the number done and the total.
     """
     config, store = config or Config(), store or Store()
-    writable_directory(store.directory)
+    store.check_usable()
     federation = federation_of(config)
     ready = make_ready(config, federation, store, directory or default_directory(config, federation))
     ready.claim()
@@ -149,15 +148,20 @@ def certify_models(context: Context, trained: TrainedRun, plan: AttackPlan | Non
         trained: the run, whose models are in the store.
         plan: the attack, if there is one.
     """
-    ensemble, directory = trained.ensemble, trained.directory
+    config, directory = trained.config, trained.directory
+    questions = {number: Question(rounds=number) for number in config.recipe.snapshots}
+    ranked = [RANKS] if needs_ranks(config) else []
+    refuse_without_models(trained.ensemble)
+    ensemble = charged(context, trained.ensemble, [*questions.values(), *ranked])
     refuse_without_models(ensemble)
+    trained = replace(trained, ensemble=ensemble)
     for group, key in ensemble.model_keys().items():
         directory.adopt_model(group, key, context.store)
-    ranks = ranks_on_test_set(context, ensemble) if needs_ranks(trained.config) else None
-    last = trained.config.recipe.rounds
+    ranks = ranks_on_test_set(context, ensemble) if ranked else None
+    last = config.recipe.rounds
     evidence = {
-        number: evidence_on_test_set(context, ensemble, Question(rounds=number), ranks if number == last else None)
-        for number in trained.config.recipe.snapshots
+        number: evidence_on_test_set(context, ensemble, question, ranks if number == last else None)
+        for number, question in questions.items()
     }
     found = certified(trained, evidence)
     figures, attacked = evaluate_attack(context, ensemble, plan, found) if plan else (None, None)
@@ -191,7 +195,7 @@ def train_some(
         The ensemble of the chosen groups, and the one under attack if the configuration has an attack.
     """
     store = store or Store()
-    writable_directory(store.directory)
+    store.check_usable()
     config = RunDirectory.prepared(directory).config()
     federation, grouping, plan = checked(config)
     for group in groups:

@@ -4,7 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from typing import Literal
@@ -18,14 +18,18 @@ from flcert.certify import Evidence, count_ranks
 from flcert.certify.guarantee import Need
 from flcert.core.determinism import one_thread
 from flcert.core.store import Arrays
-from flcert.errors import InputError
+from flcert.errors import InputError, RunError, one_line
 from flcert.features import one_by_one
 from flcert.grouping import Grouping
 from flcert.training.device import array, tensor
-from flcert.training.panel import Panel, Voter, Votes, chunks, loaded, panel, seats, single
+from flcert.training.panel import Broken, Panel, Voter, Votes, chunks, loaded, panel, seats, single
 from flcert.training.public import NOTHING, Public
 from flcert.training.recipe import Recipe
 from flcert.voting import NO_VOTE
+
+Answer = list[tuple[NDArray[np.integer], str]]  # of each model of a panel to all inputs, and why some cast no vote
+
+RAISED = (Exception, SystemExit)  # what a user's model may raise
 
 BLOCK = 16  # inputs whose features one thread computes before it takes others
 
@@ -50,6 +54,7 @@ class Ensemble:
         trained: how many groups were trained for this ensemble.
         reused: how many came from the store.
         damaged: how many stored models were damaged, and trained again.
+        kernels: how many groups were trained on which kind of kernels; see ``core.determinism``.
     """
 
     grouping: Grouping
@@ -67,6 +72,7 @@ class Ensemble:
     trained: int = 0
     reused: int = 0
     damaged: int = 0
+    kernels: Mapping[str, int] = field(default_factory=dict)
 
     def model_keys(self, rounds: int | None = None) -> dict[int, str]:
         """The key of each group's model after this many rounds, by default all; groups without one are left out."""
@@ -90,6 +96,11 @@ class Ensemble:
         """A group's model."""
         return Voter(self.recipe.of_group(group), self.load(key))
 
+    def without(self, failures: Mapping[int, str]) -> "Ensemble":
+        """The same ensemble, in which some more groups have failed, for these reasons."""
+        keys = tuple(None if group in failures else owned for group, owned in enumerate(self.keys))
+        return replace(self, keys=keys, failures={**self.failures, **failures})
+
     def module(self, group: int) -> nn.Module:
         """A group's model as a torch module; with public features it receives those."""
         keys = self.keys[group]
@@ -106,10 +117,17 @@ class Ensemble:
 
     def panels(self) -> Iterator[tuple[Sequence[str], Panel]]:
         """The models by their keys, in panels that are as large as possible."""
+        for keys in chunks(list(self.owners()), self.seats):
+            yield keys, self.panel(keys)
+
+    def panel(self, keys: Sequence[str]) -> Panel:
+        """The models of these keys, ready to vote; one that raises if it is asked where they cannot be made."""
         owners = self.owners()
-        for keys in chunks(list(owners), self.seats):
-            voters = [self.voter(owners[key], key) for key in keys]
-            yield keys, panel(voters, self.model_shape, self.num_labels)
+        voters = [self.voter(owners[key], key) for key in keys]
+        try:
+            return panel(voters, self.model_shape, self.num_labels)
+        except RAISED as error:
+            return Broken(error)
 
     def votes(self, inputs: NDArray[np.generic]) -> Votes:
         """What each group predicts for each input, (groups x inputs); -1 for a group without a model."""
@@ -134,6 +152,9 @@ class Electorate:
         ensemble: the trained models.
         panels: its panels; a list of them can be asked repeatedly.
         threads: how many; by default one for each core. Each computes alone, so their number changes no vote.
+
+    A user's model may raise on the weights that clients of its group brought about. It then casts no vote on the inputs
+    on which it raises, and ``silent`` says why, by its key; the other groups are not concerned.
     """
 
     def __init__(
@@ -142,6 +163,7 @@ class Electorate:
         self.ensemble, self._panels, self._threads = ensemble, panels, threads or os.cpu_count() or 1
         self._trusted = None if ensemble.trusted is None else ensemble.own_panel(ensemble.trusted)
         self._pool = ThreadPoolExecutor(self._threads, "voter", torch.set_num_threads, (1,))
+        self.silent: dict[str, str] = {}
 
     def __enter__(self) -> "Electorate":
         return self
@@ -187,18 +209,48 @@ class Electorate:
     def _asked(self, what: Literal["votes", "ranks"], received: NDArray[np.generic]) -> dict[str, NDArray[np.integer]]:
         """The answer of each model, by its key."""
         answers: dict[str, NDArray[np.integer]] = {}
-        waiting: deque[tuple[Sequence[str], Future[NDArray[np.integer]]]] = deque()
+        waiting: deque[tuple[Sequence[str], Future[Answer]]] = deque()
         with one_thread():
             try:
                 for keys, together in self._panels:
-                    waiting.append((keys, self._pool.submit(getattr(together, what), received)))
+                    waiting.append((keys, self._pool.submit(self._answer, keys, together, what, received)))
                     if len(waiting) > self._threads:  # panels made on demand must not pile up
-                        _collect(answers, *waiting.popleft())
+                        self._collect(answers, *waiting.popleft())
                 while waiting:
-                    _collect(answers, *waiting.popleft())
+                    self._collect(answers, *waiting.popleft())
             finally:
                 wait([answer for _, answer in waiting])  # after an error: this call must not run on beside the next
+        _refuse_unreadable(answers, self.silent)
         return answers
+
+    def _collect(self, answers: dict[str, NDArray[np.integer]], keys: Sequence[str], future: "Future[Answer]") -> None:
+        for key, (answer, reason) in zip(keys, future.result(), strict=True):
+            answers[key] = answer
+            self.silent |= {key: reason} if reason else {}
+
+    def _of_users(self, keys: Sequence[str]) -> bool:
+        """Whether some of these models are of a class of the user's."""
+        owners = self.ensemble.owners()
+        return any(":" in self.ensemble.recipe.of_group(owners[key]).model.name for key in keys)
+
+    def _answer(
+        self, keys: Sequence[str], together: Panel, what: Literal["votes", "ranks"], received: NDArray[np.generic]
+    ) -> Answer:
+        """What each model of a panel answers, and why if it casts no vote on some inputs.
+
+        If a panel raises, each of its models is asked alone, so that nobody pays for another's.
+        """
+        try:
+            return [(answer, "") for answer in getattr(together, what)(received)]
+        except RAISED as error:
+            if not self._of_users(keys):  # ours raise on inputs alone, such as a token beyond the vocabulary
+                raise InputError(f"the models cannot read these inputs: {_told(error)}") from error
+            if len(keys) > 1:
+                alone = [self._answer([key], self.ensemble.panel([key]), what, received) for key in keys]
+                return [answer for one in alone for answer in one]
+            if what == "ranks":
+                raise RunError(one_line(f"a model cannot rank the labels: {_told(error)}")) from error
+        return [_row_by_row(together, received)]
 
     def received(self, inputs: NDArray[np.generic]) -> NDArray[np.generic]:
         """What models receive: the inputs, or their features, which are computed once for all models."""
@@ -218,13 +270,28 @@ def features(module: nn.Module, inputs: NDArray[np.generic]) -> NDArray[np.float
     return rows
 
 
-def _collect(
-    answers: dict[str, NDArray[np.integer]], keys: Sequence[str], answer: "Future[NDArray[np.integer]]"
-) -> None:
-    try:
-        answers.update(zip(keys, answer.result(), strict=True))
-    except IndexError as error:  # a token beyond the vocabulary
-        raise InputError(f"the models cannot read these inputs: {error}") from None
+def _row_by_row(alone: Panel, received: NDArray[np.generic]) -> tuple[NDArray[np.integer], str]:
+    """The votes of one model, none on inputs on which it raises, and why."""
+    votes, reason = np.full(len(received), NO_VOTE, dtype=np.int32), ""
+    for row in range(len(received)):
+        try:
+            votes[row] = alone.votes(received[row : row + 1])[0, 0]
+        except RAISED as error:
+            reason = reason or _told(error)
+    return votes, reason or "it raises on several inputs at once"
+
+
+def _told(error: BaseException) -> str:
+    return one_line(f"{type(error).__name__}: {error}")
+
+
+def _refuse_unreadable(answers: Mapping[str, NDArray[np.integer]], silent: Mapping[str, str]) -> None:
+    """Refuse inputs on which every model raises: it is the input's fault, as with a token beyond the vocabulary."""
+    if silent and len(silent) == len(answers):
+        unread = np.logical_and.reduce([answer == NO_VOTE for answer in answers.values()])
+        if unread.any():
+            reason = next(iter(silent.values()))
+            raise InputError(f"the models cannot read these inputs (row {int(unread.argmax())}): {reason}")
 
 
 def checked_inputs(inputs: NDArray[np.generic], input_shape: tuple[int, ...], input_dtype: str) -> NDArray[np.generic]:

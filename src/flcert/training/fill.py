@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
+from flcert.core.determinism import kernels
 from flcert.core.store import Arrays, Entry, Store
 from flcert.datasets import Federation
 from flcert.engines import Failure
-from flcert.errors import IntegrityError
+from flcert.errors import IntegrityError, RunError
 from flcert.training.context import Context
 
 Task = TypeVar("Task")
@@ -36,7 +38,7 @@ class Filled:
     Args:
         computed: jobs that were run.
         reused: jobs whose results were already there.
-        damaged: jobs that were run because a stored result was altered or cut short.
+        damaged: jobs that were run because a stored result was altered or cut short, or could not be read.
         failures: why a job has no result, by its name.
         diverged: keys of results with values that are not finite.
     """
@@ -68,18 +70,30 @@ def fill(
     failures: dict[str, str] = {}
     reused = len(jobs) - len(missing)
     report(reused, len(jobs))
-    results = context.workers.completed(function, [jobs[name].task for name in missing])
+    store.make_room(entry.key for name in missing for entry in jobs[name].entries.values())
+    results = context.workers.completed(partial(_with_kernels, function), [jobs[name].task for name in missing])
     for done, (position, result) in enumerate(results, reused + 1):
         name = missing[position]
         if isinstance(result, Failure):
             failures[name] = result.reason
         else:
+            kind, arrays = result
             for number, entry in jobs[name].entries.items():
-                store.write(entry, result[number])
-                diverged |= set() if is_finite(result[number]) else {entry.key}
+                store.write(entry, arrays[number], kind)
+                diverged |= set() if is_finite(arrays[number]) else {entry.key}
         report(done, len(jobs))
     damaged = sum(state == "damaged" for state in states.values())
     return Filled(len(missing) - len(failures), reused, damaged, failures, frozenset(diverged))
+
+
+def _with_kernels(
+    function: Callable[[Federation, Task], dict[int, Arrays]], federation: Federation, task: Task
+) -> tuple[str, dict[int, Arrays]]:
+    """The results of a task, and the kernels of the process that computes them."""
+    try:
+        return kernels(), function(federation, task)
+    except SystemExit as error:  # a user's code may say that it is done, but not for everybody
+        raise RunError(f"it ended with SystemExit: {error}") from error
 
 
 def state(store: Store, entries: Iterable[Entry], diverged: set[str] | None = None) -> State:

@@ -14,6 +14,7 @@ from flcert import models
 from flcert.certify import ranked
 from flcert.core.determinism import one_thread
 from flcert.core.store import Arrays
+from flcert.errors import RunError
 from flcert.models.stacking import SEATS
 from flcert.training.device import tensor
 from flcert.training.local import Replica
@@ -93,9 +94,9 @@ def panel(voters: Sequence[Voter], input_shape: tuple[int, ...], num_labels: int
         )
     module = initial_module(recipe, input_shape, num_labels)
     if recipe.smoothing is None and models.stackable(module):
-        return Stack(module, [voter.arrays for voter in voters])
+        return Stack(module, [voter.arrays for voter in voters], num_labels)
     (voter,) = voters
-    return Alone(loaded(recipe, voter.arrays, input_shape, num_labels), recipe.smoothing)
+    return Alone(loaded(recipe, voter.arrays, input_shape, num_labels), recipe.smoothing, num_labels)
 
 
 def loaded(recipe: Recipe, arrays: Arrays, input_shape: tuple[int, ...], num_labels: int) -> nn.Module:
@@ -114,10 +115,11 @@ class Stack:
     Args:
         module: the module that fits all of them.
         arrays: the arrays of each model, at most as many as the module has seats; empty seats are filled with zeros.
+        num_labels: L.
     """
 
-    def __init__(self, module: nn.Module, arrays: Sequence[Arrays]) -> None:
-        self._size = len(arrays)
+    def __init__(self, module: nn.Module, arrays: Sequence[Arrays], num_labels: int) -> None:
+        self._size, self._num_labels = len(arrays), num_labels
         stacked = {}
         for name, initial in arrays[0].items():
             table = np.zeros((_seats_of(module), *initial.shape), dtype=initial.dtype)
@@ -138,7 +140,8 @@ class Stack:
         for start in range(0, len(inputs), BATCH):
             examples = tensor(inputs[start : start + BATCH])
             with one_thread(), torch.inference_mode():
-                yield torch.stack([self._scores(example) for example in examples], dim=1)[: self._size].cpu().numpy()
+                scores = torch.stack([self._scores(example) for example in examples], dim=1)[: self._size]
+            yield _checked(scores, (self._size, len(examples), self._num_labels))
 
 
 class Alone:
@@ -147,10 +150,11 @@ class Alone:
     Args:
         module: the model.
         smoothing: if given, the model's noisy copies decide its vote by majority.
+        num_labels: L.
     """
 
-    def __init__(self, module: nn.Module, smoothing: Smoothing | None) -> None:
-        self._module, self._smoothing = module, smoothing
+    def __init__(self, module: nn.Module, smoothing: Smoothing | None, num_labels: int) -> None:
+        self._module, self._smoothing, self._num_labels = module, smoothing, num_labels
 
     def votes(self, inputs: Inputs) -> Votes:
         """What the model predicts for each input, (1 x inputs)."""
@@ -161,7 +165,7 @@ class Alone:
         copies = np.empty((smoothing.copies, len(inputs)), dtype=np.int32)
         for number in range(smoothing.copies):
             replica.write(smoothing.perturbed(state, replica.num_parameters, smoothing.seed, "copy", number))
-            copies[number] = _votes_of(_batches(replica.module, inputs))[0]
+            copies[number] = _votes_of(_batches(replica.module, inputs, self._num_labels))[0]
         return winners(count(copies)).astype(np.int32)[None]
 
     def ranks(self, inputs: Inputs) -> Ranks:
@@ -170,7 +174,30 @@ class Alone:
 
     def blocks(self, inputs: Inputs) -> Iterator[Scores]:
         """The scores of one block of inputs after another, (1 x inputs x labels)."""
-        return _batches(self._module, inputs)
+        return _batches(self._module, inputs, self._num_labels)
+
+
+class Broken:
+    """Models that cannot even be made from their weights.
+
+    Args:
+        error: what their module raised.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def votes(self, inputs: Inputs) -> Votes:  # noqa: ARG002 (a panel's)
+        """Raise the error."""
+        raise self._error
+
+    def ranks(self, inputs: Inputs) -> Ranks:  # noqa: ARG002 (a panel's)
+        """Raise the error."""
+        raise self._error
+
+    def blocks(self, inputs: Inputs) -> Iterator[Scores]:  # noqa: ARG002 (a panel's)
+        """Raise the error."""
+        raise self._error
 
 
 class Several:
@@ -206,12 +233,22 @@ def _ranks_of(blocks: Iterable[Scores]) -> Ranks:
     return np.concatenate([np.stack(block) for block in placed], axis=1)
 
 
-def _batches(module: nn.Module, inputs: Inputs) -> Iterator[Scores]:
+def _batches(module: nn.Module, inputs: Inputs, num_labels: int) -> Iterator[Scores]:
     """The scores of each batch of inputs, (1 x inputs x labels)."""
     module.eval()
     for start in range(0, len(inputs), BATCH):
+        batch = tensor(inputs[start : start + BATCH])
         with one_thread(), torch.inference_mode():
-            yield module(tensor(inputs[start : start + BATCH])).float().cpu().numpy()[None]
+            scores = module(batch).float()[None]
+        yield _checked(scores, (1, len(batch), num_labels))
+
+
+def _checked(scores: torch.Tensor, shape: tuple[int, int, int]) -> Scores:
+    """The scores as an array, refused if a user's module gave more or fewer of them than it should."""
+    if scores.shape != shape:
+        raise RunError(f"the model gave scores of shape {tuple(scores.shape[1:])}, not {shape[1:]}")
+    found: Scores = scores.cpu().numpy()
+    return found
 
 
 def _places(scores: Scores) -> Ranks:

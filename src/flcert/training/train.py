@@ -1,5 +1,6 @@
 """The models of all groups: from the store, or trained by an engine if the store lacks them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from flcert import aggregators
 from flcert.attacks import AttackPlan
+from flcert.core.determinism import kernels
 from flcert.core.store import Arrays, Entry, Store, derived
 from flcert.datasets import Federation
 from flcert.engines import Engine, Inline, Workers
@@ -26,6 +28,8 @@ from flcert.training.public import Public, public_of
 from flcert.training.recipe import Recipe
 from flcert.training.start import initial_digest
 from flcert.training.tasks import GroupTask
+
+UNUSABLE = "the data of all its clients are unusable"
 
 
 def train(
@@ -85,6 +89,7 @@ def train_groups(
     }
     filled = fill(context, train_group, jobs, context.stage("train"))
     failures |= filled.failures
+    kinds = {name: context.store.kernels(name) for name in jobs if name not in failures}
     return Ensemble(
         grouping=grouping,
         recipe=recipe,
@@ -98,11 +103,13 @@ def train_groups(
         load=context.store.load,
         public=public,
         origins={one.key: one.made_from for owned in entries if owned for one in owned.values()},
-        failures={group: failures[name] for group, name in enumerate(names) if name in failures},
+        failures={group: failures[name] for group, name in enumerate(names) if name in failures}
+        | {group: UNUSABLE for group, task in enumerate(tasks) if task is None and len(grouping.members[group])},
         diverged=frozenset(group for group, name in enumerate(names) if name in filled.diverged),
         trained=filled.computed,
         reused=filled.reused,
         damaged=filled.damaged,
+        kernels=dict(sorted(Counter(kinds[name] for name in names if name in kinds).items())),
     )
 
 
@@ -125,7 +132,7 @@ def compressed_ensemble(ensemble: Ensemble, dtype: Dtype, store: Store) -> Ensem
     for key, entry in entries.items():
         if state(store, [entry], diverged) != "present":
             small = compressed(ensemble.load(key), dtype)
-            store.write(entry, small)
+            store.write(entry, small, kernels())
             diverged |= set() if is_finite(small) else {entry.key}
     made = replace(
         ensemble,
@@ -161,10 +168,10 @@ def group_entries(
 def _tasks(
     federation: Federation, grouping: Grouping, recipe: Recipe, attack: AttackPlan | None, public: Public
 ) -> list[GroupTask | None]:
-    """The task of each group that has clients, without the features of its examples."""
+    """The task of each group that has clients with data, without the features of its examples."""
     starts = Starts(federation, public)
     return [
-        _task(starts, recipe.of_group(group), members, attack) if len(members) else None
+        _task(starts, recipe.of_group(group), held, attack) if len(held := federation.holders(members)) else None
         for group, members in enumerate(grouping.members)
     ]
 

@@ -1,6 +1,6 @@
 """Votes and ranks of all groups on the test inputs: from the store, or computed by workers if it lacks them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -15,7 +15,7 @@ from flcert.core.digest import digest_json, digest_named
 from flcert.core.settings import Choice
 from flcert.core.store import Arrays, Entry, Store, derived
 from flcert.datasets import Federation
-from flcert.errors import IntegrityError, RunError
+from flcert.errors import IntegrityError, RunError, one_line
 from flcert.training.context import Context
 from flcert.training.device import array, tensor
 from flcert.training.ensemble import Ensemble
@@ -42,6 +42,7 @@ class Question:
     trigger: Choice | None = None
 
 
+LONGEST_REASON = 300  # letters of why a group cannot vote: a client may have chosen the words
 FEATURES_TOGETHER = 128  # models that vote on features which are sent once
 
 VOTES, RANKS = Question(), Question("ranks")
@@ -107,13 +108,39 @@ def ranks_on_test_set(context: Context, ensemble: Ensemble) -> RankCounts:
     return count_ranks([answers.get(group) for group in range(len(ensemble.keys))], ensemble.grouping.members)  # type: ignore[misc]
 
 
+def charged(context: Context, ensemble: Ensemble, questions: Iterable[Question]) -> Ensemble:
+    """The ensemble in which groups whose models cannot answer count as failed, like those that cannot train.
+
+    A user's model may raise on the weights that clients of its group brought about. That must cost their group its
+    vote, and nobody else.
+
+    Args:
+        context: where to ask the models.
+        ensemble: the trained groups.
+        questions: all that they will be asked; who cannot answer one of them has failed.
+    """
+    for question in questions:
+        keys = ensemble.model_keys(question.rounds)
+        entries = _entries(context, ensemble, question)
+        lacking = {key: entry for key, entry in entries.items() if _stored(context.store, entry) is None}
+        silent = _ask(context, ensemble, question, lacking)
+        ensemble = ensemble.without({group: cannot_vote(silent[key]) for group, key in keys.items() if key in silent})
+    return ensemble
+
+
+def cannot_vote(reason: str) -> str:
+    """Why a group failed whose model raised when it was asked."""
+    return one_line(f"its model cannot vote: {reason}")[:LONGEST_REASON]
+
+
 def _answers(context: Context, ensemble: Ensemble, question: Question) -> dict[int, NDArray[np.generic]]:
     """The answer of each group that has a model: from the store, or from the model if the store lacks it."""
     store, model_keys = context.store, ensemble.model_keys(question.rounds)
     entries = _entries(context, ensemble, question)
     found = {key: arrays for key, entry in entries.items() if (arrays := _stored(store, entry)) is not None}
     lacking = [key for key in entries if key not in found]
-    _ask(context, ensemble, question, {key: entries[key] for key in lacking})
+    for key, reason in _ask(context, ensemble, question, {key: entries[key] for key in lacking}).items():
+        raise RunError(f"the model of key {key} cannot vote: {reason}")
     found |= {key: store.load(entries[key].key) for key in lacking}
     return {group: found[key][question.what] for group, key in model_keys.items()}
 
@@ -142,7 +169,7 @@ def _stored(store: Store, entry: Entry) -> Arrays | None:
     return arrays
 
 
-def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapping[str, Entry]) -> None:
+def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapping[str, Entry]) -> dict[str, str]:
     """Ask some models, as many at once as possible, and store their answers.
 
     Args:
@@ -150,26 +177,34 @@ def _ask(context: Context, ensemble: Ensemble, question: Question, entries: Mapp
         ensemble: the trained groups.
         question: what they are asked.
         entries: the entry for the answer of each model, by the model's key.
+
+    Returns:
+        Why models could not answer, by their keys.
     """
     owners, report = ensemble.owners(question.rounds), context.stage(question.what)
     total, together = len(owners), _models_in_a_task(ensemble)
     there = total - len(entries)
     function = ensemble.public.function
     features = features_of_test_set(context, function, question.trigger) if function and entries else None
-    jobs = {
-        chunk[0]: Job(
-            {seat: entries[key] for seat, key in enumerate(chunk)},
-            partial(_task, ensemble, {key: owners[key] for key in chunk}, question.trigger, features),
-        )
-        for chunk in chunks(list(entries), together)
-    }
+
+    def asked(keys: Sequence[str], size: int, report: Callable[[int, int], None]) -> dict[str, str]:
+        jobs = {
+            chunk[0]: Job(
+                {seat: entries[key] for seat, key in enumerate(chunk)},
+                partial(_task, ensemble, {key: owners[key] for key in chunk}, question.trigger, features),
+            )
+            for chunk in chunks(keys, size)
+        }
+        return fill(context, ANSWERS[question.what], jobs, report).failures
 
     def report_models(done: int, _: int) -> None:
         report(there + min(done * together, len(entries)), total)
 
-    filled = fill(context, ANSWERS[question.what], jobs, report_models)
-    for key, reason in filled.failures.items():
-        raise RunError(f"the model of key {key} cannot vote: {reason}")
+    failures = asked(list(entries), together, report_models)
+    if together == 1 or not failures:
+        return failures
+    suspects = [key for chunk in chunks(list(entries), together) if chunk[0] in failures for key in chunk]
+    return asked(suspects, 1, lambda *_: None)  # one at a time, so that nobody is blamed for another
 
 
 def _models_in_a_task(ensemble: Ensemble) -> int:

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flcert.errors import InputError
+from flcert.core.files import size_of_file
+from flcert.errors import InputError, one_line
 from flcert.voting.counting import NO_VOTE
 
 Rows = Literal["groups", "inputs"]
@@ -58,12 +59,11 @@ def read_inputs(path: Path) -> NDArray[np.generic]:
 
 def load_npy(path: Path) -> NDArray[np.generic]:
     """The array in an npy file."""
+    size_of_file(path)
     try:
         array = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"missing file {path}") from None
-    except (OSError, ValueError, EOFError, MemoryError) as error:
-        raise InputError(f"{path} cannot be read as npy: {error}") from None
+    except Exception as error:  # a stranger's bytes may make numpy raise anything
+        raise InputError(f"{path} cannot be read as npy: {one_line(str(error))}") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path} holds several arrays; an npy file with one is needed")
     return array
@@ -95,6 +95,8 @@ def _whole_number(text: str) -> int:
 def _csv_table(path: Path, cell: Callable[[str], float]) -> NDArray[np.generic]:
     """All rows of a CSV file without its header, if it has one; every row must be as long as the first."""
     try:
+        if path.is_char_device() or path.is_block_device():
+            raise InputError(f"{path} must be a file, got a device")
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = [(number, line) for number, line in enumerate(csv.reader(file), 1) if line]
     except OSError as error:
