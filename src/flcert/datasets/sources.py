@@ -70,7 +70,7 @@ def read_files(source: Source, directory: Path | None = None, check: bool = True
             raise InputError(
                 f"data set {name!r}: {folder / file} is missing; run: flcert data get {name}{_dir(directory)}"
             )
-        contents[file] = _read(path)
+        contents[file] = _read(path, source.largest if check else None)
         notes.add(_checked_note(source, file, contents[file], path) if check else UNCHECKED)
     return contents, ", ".join(sorted(notes - {""}))
 
@@ -103,8 +103,8 @@ def verify(source: Source, directory: Path | None = None) -> list[State]:
 def get(source: Source, directory: Path | None = None, *, given: Path | None = None, report: Report) -> list[str]:
     """Put the files, and those they need, into the data directory.
 
-    Files that are already there with the right digest stay. The others come from the first place that has them:
-    ``given``, then the origins in order. A file gets its name only after its digest was checked.
+    Files that are already there with the right digest stay. The others come from ``given`` alone, or, without it, from
+    the first origin that has them. A file gets its name only after its digest was checked.
 
     Args:
         source: the files.
@@ -116,6 +116,8 @@ def get(source: Source, directory: Path | None = None, *, given: Path | None = N
         What was done, in sentences.
 
     Raises:
+        InputError: ``given`` lacks a file.
+        IntegrityError: a file in it is not what its digest says.
         RunError: no origin has them; the message says what to download, from where, and where to put it.
     """
     if given is not None and not given.is_dir():
@@ -145,12 +147,12 @@ def _get_files(source: Source, folder: Path, lacking: list[str], given: Path | N
                 done += [f"{name}: {file} is not the published file ({note})"] if note else []
         except (RunError, IntegrityError) as error:
             reasons.append(f"{where}: {error}")
-            if given is not None and where.startswith(str(given)):
-                done.append(f"{name}: not used: {reasons[-1]}")
         if before > len(left):
             done.append(f"{name}: {before - len(left)} files from {where} to {folder}")
         if not left:
             return done
+    if given is not None:
+        raise _not_given(name, given, left, reasons)
     raise RunError(_instructions(source, folder, left, reasons))
 
 
@@ -159,22 +161,33 @@ def _offers(
 ) -> Iterator[tuple[str, Iterator[tuple[str, bytes]]]]:
     """The name of each origin and an iterator over its files; the caller shrinks ``left`` meanwhile."""
     if given is not None:
-        yield str(given), _from_directory(given, source.name, list(left))
+        yield str(given), _from_directory(given, source, list(left))
         for origin in source.origins:
             archive = given / origin.address.rpartition("/")[2]
             if origin.kind == "web" and origin.inside and archive.is_file():
-                yield str(archive), read_members([archive], {origin.inside.format(name=file): file for file in left})
+                members = {origin.inside.format(name=file): file for file in left}
+                yield str(archive), read_members([archive], members, source.largest)
+        return
     for origin in source.origins:
         with _scratch(folder) as scratch:
-            yield str(origin), fetch(origin, list(left), scratch, report)
+            yield str(origin), fetch(origin, list(left), scratch, report, source.largest)
 
 
-def _from_directory(given: Path, name: str, files: list[str]) -> Iterator[tuple[str, bytes]]:
+def _from_directory(given: Path, source: Source, files: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Those of the files that a user's directory holds."""
     for file in files:
-        path = _present(given, file) or _present(given / name, file)
-        if path is None:
-            raise RunError(f"holds neither {file} nor {file}.gz")
-        yield file, _read(path)
+        path = _present(given, file) or _present(given / source.name, file)
+        if path is not None:
+            yield file, _read(path, source.largest)
+
+
+def _not_given(name: str, given: Path, left: list[str], reasons: list[str]) -> InputError | IntegrityError:
+    """What to say if a user's directory does not hold all files, or not the right ones."""
+    if reasons:
+        return IntegrityError(f"data set {name!r}: {'; '.join(reasons)}; with --from nothing is downloaded")
+    more = f" ({len(left)} files are missing: {', '.join(left)})" if len(left) > 1 else ""
+    lacking = f"{given} holds neither {left[0]} nor {left[0]}.gz{more}"
+    return InputError(f"data set {name!r}: {lacking}; with --from nothing is downloaded")
 
 
 @contextmanager
@@ -192,9 +205,9 @@ def _present(folder: Path, file: str) -> Path | None:
     return next((path for path in (folder / file, folder / f"{file}.gz") if path.is_file()), None)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: int | None) -> bytes:
     try:
-        return unpacked(path.read_bytes())
+        return unpacked(path.read_bytes(), most)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except RunError as error:
@@ -216,7 +229,7 @@ def _state(source: Source, file: str, folder: Path) -> State:
     if path is None:
         return State(file, folder / file, "missing")
     try:
-        return State(file, path, "present", _note(source, file, _read(path), path))
+        return State(file, path, "present", _note(source, file, _read(path, source.largest), path))
     except IntegrityError:
         return State(file, path, "damaged")
 

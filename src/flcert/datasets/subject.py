@@ -20,6 +20,7 @@ class Subject:
         num_examples: examples of all clients; None if unknown.
         label_names: what people call the labels, and the tokens of text; may be empty.
         image_shape: the shape of an input as a picture, if inputs are pictures with values in [0, 1].
+        excluded: ids of clients whose data cannot be used, each with the reason.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Subject:
     num_examples: int | None = None
     label_names: tuple[str, ...] = ()
     image_shape: tuple[int, ...] | None = None
+    excluded: tuple[tuple[str, str], ...] = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -4,14 +4,14 @@ The list never comes from clients' data. If it did, one client could shift the i
 out of the list, and so change the models of groups that it is not in: the theorem would not hold.
 """
 
-import gzip
 import hashlib
 import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from flcert.datasets.catalogue import Origin, Source
+from flcert.datasets.catalogue import LARGEST, Origin, Source
+from flcert.datasets.fetch import unpacked
 from flcert.errors import InputError, check_range
 
 UNKNOWN = 0  # the index of padding and of every word that is not in the list
@@ -69,7 +69,7 @@ def read_words_file(path: Path, sha256: str | None) -> bytes:
 
 def from_wordfreq(packed: bytes) -> bytes:
     """Our list of words, made from wordfreq's English list: punctuation marks first, then words by frequency."""
-    entries = islice(_strings(gzip.decompress(packed)), 3, None)  # the first three name the format
+    entries = islice(_strings(unpacked(packed, LARGEST)), 3, None)  # the first three name the format
     words = (word for word in entries if split(word) == [word])
     unique = dict.fromkeys([*MARKS, *islice(words, LIST_LENGTH)])
     return "".join(f"{word}\n" for word in islice(unique, LIST_LENGTH)).encode()
