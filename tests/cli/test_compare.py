@@ -20,6 +20,7 @@ from flcert.report.compare_noise import difference
 from flcert.report.compare_page import COLOURS, MOST_LINES, STYLES, figure_of
 from flcert.runs.config import load_config
 from flcert.runs.directory import RunDirectory
+from tests.sealing import seal
 
 OLD = Path(__file__).parents[1] / "data" / "format-1"
 TINY = ("data.options.num_clients=20", "data.options.num_test=60", "recipe.rounds=2", "grouping.num_groups=4")
@@ -184,6 +185,7 @@ def test_a_run_over_flower_clients_is_a_run_like_any_other(flcert, runs):
     manifest["network"] = {"flwr": "1.38", "strategy": "FedMedian", "absent": []}
     manifest["groups"][0]["dropped"] = [{"round": 1, "user": "client-0001", "reason": "late"}] * 2
     (flower / "manifest.json").write_text(json.dumps(manifest))
+    seal(flower)
     told = json.loads(flcert("compare", runs[1, 1], flower, "--names", "here, there", "--json").out)
     assert [(row["setting"], row["dropped_replies"]) for row in told["settings"]] == [("here", 0), ("there", 2)]
     assert {row["test_set"] for row in told["settings"]} == {"A"}
@@ -255,6 +257,7 @@ def test_the_terminal_says_that_the_page_lists_many_keys_and_the_page_does_not(f
     changed = {"rounds": 9, "local_steps": 3, "batch_size": 3, "learning_rate": 0.123, "proximal": 0.5}
     config["recipe"] |= {**changed, "participation": 0.5, "label_smoothing": 0.1}
     (other / "config.json").write_text(json.dumps(config))
+    seal(other)
     result = flcert("compare", runs[1, 1], other)
     assert result.code == 0, result.err
     assert "comparison.html, which lists the 7 keys in which the settings differ" in result.out

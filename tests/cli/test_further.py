@@ -8,6 +8,7 @@ import pytest
 from flcert import certify, voting
 from flcert.datasets import load
 from flcert.runs.directory import RunDirectory
+from tests.sealing import seal
 
 COMMON = ("--clients", 40, "--groups", 9, "--rounds", 4, "--engine", "inline", "-q", "--out", "run")
 ALSO = ("--also", "overlapping", "--also", "runoff", "--also", "collective")
@@ -107,6 +108,7 @@ def test_a_run_off_among_groups_that_share_clients_goes_through_every_command(fl
     assert "run-off election" in (tmp_path / "run" / "report.html").read_text()
     kept = dict(np.load(tmp_path / "run" / "ranks.npz"))
     np.savez(tmp_path / "run" / "ranks.npz", **{name: array for name, array in kept.items() if name != "tops"})
+    seal(tmp_path / "run")
     assert "cannot read run/ranks.npz" in flcert("certify", "run", "--also", "runoff").err
 
 

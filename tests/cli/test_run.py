@@ -102,7 +102,7 @@ def test_a_group_that_fails_is_reported_and_charged(flcert, tmp_path, monkeypatc
     failed = [group for group, entry in enumerate(manifest["groups"]) if entry["clients"] == 4]
     assert failed
     assert result.code == 0
-    assert f"group {failed[0]} has no model and counts as a vote for the strongest rival" in result.err
+    assert f"group {failed[0]} casts no vote and counts as one for the strongest rival" in result.err
     assert manifest["guarantee"]["num_failed"] == len(failed)
     assert "four is too many" in (tmp_path / "run" / "report.html").read_text()
 

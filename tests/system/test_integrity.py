@@ -9,10 +9,16 @@ import sys
 import numpy as np
 import pytest
 
+from flcert.certify.ranks import FILES as RANKS
 from flcert.core import plugins
 from flcert.core.store import Store
 from flcert.engines import Inline
+from flcert.pipeline.run import run
+from flcert.runs.config import load_config
+from flcert.runs.directory import RunDirectory
+from flcert.runs.seal import COVERED
 from flcert.training import train
+from tests.sealing import change_manifest, seal
 
 SMALL = ("--clients", 12, "--groups", 4, "--rounds", 2, "--engine", "inline", "--out", "run")
 
@@ -103,6 +109,7 @@ def test_certify_notices_a_certificate_that_does_not_follow_from_the_votes(flcer
     votes = np.load(tmp_path / "run" / "votes.npy")
     votes[:, 0] = (votes[:, 0] + 1) % 10
     np.save(tmp_path / "run" / "votes.npy", votes)
+    seal(tmp_path / "run")
     result = flcert("certify", "run")
     assert result.code == 1
     assert "the recorded certificate does not follow from the votes" in result.err
@@ -117,6 +124,7 @@ def test_certify_refuses_levels_above_what_the_votes_prove_and_tells_of_lower_on
     best = int(recorded["levels"].argmax())
     recorded["levels"][best] += change
     np.savez(path, **recorded)
+    seal(tmp_path / "run")
     result = flcert("certify", "run")
     assert result.code == code
     expected = "does not follow from the votes" if code else "recorded lower levels than its votes prove"
@@ -137,6 +145,7 @@ def damaged(directory, how):
 def test_the_report_refuses_a_summary_that_is_not_one(flcert, tmp_path):
     flcert("run", *SMALL)
     (tmp_path / "run" / "summary.json").write_text("{}")
+    seal(tmp_path / "run")
     result = flcert("report", "run")
     assert result.code == 2
     assert "summary.json is damaged: certificate is needed, but was not given" in result.err
@@ -165,9 +174,11 @@ def test_a_file_where_the_models_should_be_gives_a_message(flcert, tmp_path):
         ("truth.npy", "shorter"),
     ],
 )
-def test_a_damaged_run_directory_gives_a_message(flcert, tmp_path, name, content):
+def test_a_forged_run_directory_that_makes_no_sense_gives_a_message(flcert, tmp_path, name, content):
     flcert("run", *SMALL)
     (tmp_path / "run" / name).write_bytes(content if isinstance(content, bytes) else damaged(tmp_path, content))
+    if name != "manifest.json" or isinstance(content, str):
+        seal(tmp_path / "run")
     result = flcert("certify", "run")
     assert result.code == 2
     assert name in result.err
@@ -175,6 +186,98 @@ def test_a_damaged_run_directory_gives_a_message(flcert, tmp_path, name, content
     assert "unexpected" not in flcert("report", "run").err
     assert flcert("run", *SMALL).code == 0
     assert flcert("certify", "run").code == 0
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A run with every file that a run can have, except those of public models."""
+    place = tmp_path_factory.mktemp("everything")
+    settings = ["data.options.num_clients=12", "grouping.num_groups=4", "recipe.rounds=2", "recipe.evaluate_at=[1]"]
+    config = load_config(None, [*settings, "certificate.also=['runoff']"])
+    run(config, place / "run", engine=Inline(), store=Store(place / "cache"))
+    np.save(place / "inputs.npy", np.zeros((1, 64)))
+    return place
+
+
+READERS = {
+    "certify": ("certify", "run"),
+    "certify by another certificate": ("certify", "run", "--also", "overlapping"),
+    "report": ("report", "run"),
+    "predict": ("predict", "run", "inputs.npy"),
+    "compare": ("compare", "run"),
+    "forget": ("forget", "run", "client-0001", "--engine", "inline"),
+    "compress": ("compress", "run", "--dtype", "int8"),
+    "plan": ("plan", "--run", "run"),
+    "serve": ("serve", "run", "--port", 0),
+}
+FILES = (*(name for name in COVERED if "public" not in name and "trusted" not in name), "manifest.json")
+
+
+def test_every_file_that_a_run_writes_is_covered_by_a_digest_or_never_read(everything):
+    """A new kind of file must be put into COVERED."""
+    files = {path.relative_to(everything / "run") for path in (everything / "run").rglob("*") if path.is_file()}
+    others = {str(path) for path in files if path.parts[0] not in ("models", "figures")}
+    assert others - {*COVERED} == {"manifest.json", "report.html"}
+    assert set(FILES) - {*RANKS[1:]} == others - {"report.html"}
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in RANKS[1:]])
+def test_no_command_says_anything_about_a_run_with_a_changed_byte_or_without_a_file(flcert, everything, tmp_path, name):
+    file = shutil.copytree(everything / "run", tmp_path / "run") / name
+    shutil.copy(everything / "inputs.npy", tmp_path)
+    raw = file.read_bytes()
+    digit = next(at for at in range(len(raw) // 2, len(raw)) if raw[at : at + 1].isdigit() or name.endswith("npy"))
+    for content in (raw[:digit] + bytes([raw[digit] ^ 1]) + raw[digit + 1 :], None):
+        file.unlink() if content is None else file.write_bytes(content)
+        for command in ("certify", "report", "predict"):
+            result = flcert(*READERS[command])
+            assert result.code in (1, 2), command
+            assert name in result.err, command
+            assert (result.out, len(result.err.splitlines())) == ("", 1), command
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_each_command_that_reads_a_run_checks_its_files_first(flcert, everything, tmp_path, command):
+    file = shutil.copytree(everything / "run", tmp_path / "run") / "truth.npy"
+    shutil.copy(everything / "inputs.npy", tmp_path)
+    file.write_bytes(flip_a_bit(file.read_bytes()))
+    result = flcert(*READERS[command])
+    assert (result.code, result.out) == (1, "")
+    assert "run/truth.npy is not as the run wrote it" in result.err
+
+
+@pytest.mark.parametrize("content", [b"{}", b"", None], ids=["another", "empty", "gone"])
+def test_repeating_a_run_mends_its_configuration(flcert, tmp_path, content):
+    flcert("run", *SMALL)
+    file = tmp_path / "run" / "config.json"
+    sound = file.read_bytes()
+    file.unlink() if content is None else file.write_bytes(content)
+    assert flcert("certify", "run").code in (1, 2)
+    refused = flcert("run", *SMALL, "--seed", 1)
+    assert refused.code == 2, refused.out
+    assert flcert("run", *SMALL).code == 0
+    assert file.read_bytes() == sound
+    assert flcert("certify", "run").code == 0
+
+
+@pytest.mark.parametrize("field", ["num_clients", "num_groups", "num_failed"])
+def test_the_guarantee_is_derived_and_a_manifest_that_names_another_is_refused(flcert, everything, tmp_path, field):
+    copy = shutil.copytree(everything / "run", tmp_path / "run")
+    shutil.copy(everything / "inputs.npy", tmp_path)
+    change_manifest(copy, lambda values: values["guarantee"].update({field: values["guarantee"][field] + 1}))
+    for command in ("certify", "report", "predict", "serve"):
+        result = flcert(*READERS[command])
+        assert result.code == 1, command
+        assert f"records another guarantee than follows from the configuration and the groups: {field}" in result.err
+
+
+def test_a_run_of_an_earlier_version_has_no_digests_and_is_read(flcert, everything, tmp_path):
+    copy = shutil.copytree(everything / "run", tmp_path / "run")
+    values = json.loads((copy / "manifest.json").read_text())
+    del values["files"], values["digest"]
+    (copy / "manifest.json").write_text(json.dumps(values))
+    assert flcert("certify", "run").code == 0
+    assert RunDirectory.open(copy).manifest().files == {}
 
 
 def test_predict_refuses_a_model_whose_source_was_edited(flcert, tmp_path):

@@ -22,6 +22,7 @@ from flcert.report.figures import levels_figure, sizes_figure
 from flcert.report.samples import chosen_samples
 from flcert.runs.directory import RunDirectory
 from tests import tinydata
+from tests.sealing import seal
 
 
 @pytest.fixture(scope="module")
@@ -200,12 +201,13 @@ def test_text_is_shown_as_words_and_features_as_numbers(tmp_path):
     assert json.dumps(samples.told())
 
 
-@pytest.mark.parametrize(("kind", "shown"), [("text", "i like tea"), ("features", [0.5, -1.0])])
+@pytest.mark.parametrize(("kind", "shown"), [("text", "i like tea"), ("features", (0.5, -1.0))])
 def test_text_and_features_are_shown_in_the_browser(kind, shown, run_directory, browser, tmp_path, flcert):
     shutil.copytree(run_directory.path, tmp_path / "other")
     samples = run_directory.samples()
     inputs = tuple(one.model_copy(update={"shown": shown}) for one in samples.inputs)
     RunDirectory(tmp_path / "other").write(samples.model_copy(update={"kind": kind, "inputs": inputs}))
+    seal(tmp_path / "other")
     assert flcert("report", tmp_path / "other").code == 0
     browser.get((tmp_path / "other" / "report.html").as_uri())
     assert browser.find_element(By.ID, "words").is_displayed() == (kind == "text")
@@ -220,8 +222,8 @@ def test_text_and_features_are_shown_in_the_browser(kind, shown, run_directory, 
 
 
 def test_a_run_without_samples_still_has_a_report(run_directory, tmp_path, flcert):
-
     shutil.copytree(run_directory.path, tmp_path / "old")
     (tmp_path / "old" / "samples.json").unlink()
+    seal(tmp_path / "old")
     assert flcert("report", tmp_path / "old").code == 0
     assert "A test input" not in (tmp_path / "old" / "report.html").read_text()

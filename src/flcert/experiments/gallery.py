@@ -16,6 +16,7 @@ from flcert.experiments import EXPERIMENTS
 from flcert.experiments.facts import FigureFacts
 from flcert.experiments.outcome import Line, Outcome, Panel
 from flcert.report.figures import rendered
+from flcert.report.paths import shortened
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000")  # Okabe and Ito: for any colour vision
 STYLES = ("-", "--", "-.", ":", (0, (1, 3)))
@@ -76,7 +77,7 @@ def write_gallery(directory: Path) -> Path:
         picture = directory / f"{stem}.svg"
         if picture.exists():
             image = base64.b64encode(picture.read_bytes()).decode()
-            sections.append({**dict(facts), "stem": stem, "image": image})
+            sections.append({**dict(facts), "config": shortened(facts.config), "stem": stem, "image": image})
     if not sections:
         raise InputError(f"{directory} holds no experiment; make one with flcert reproduce")
     loader = jinja2.FileSystemLoader([Path(__file__).parent, Path(report.__file__).parent])

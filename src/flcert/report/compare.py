@@ -245,6 +245,11 @@ def _about_runs(comparison: Comparison) -> list[str]:
     clients = sorted({run.manifest.data.clients for run in comparison.runs})
     if len(clients) > 1:
         remarks.append(f"m counts clients, and these runs have from {clients[0]:,} to {clients[-1]:,} of them.")
+    if excluded := sum(len(run.manifest.data.excluded) > 0 for run in comparison.runs):
+        remarks.append(
+            f"{excluded:,} of the runs left out clients whose files were unusable; they count towards the m malicious "
+            "clients of those runs."
+        )
     if len(comparison.differing) > MOST_VALUES:
         remarks.append(f"The settings differ in {len(comparison.differing)} keys.")
     return remarks

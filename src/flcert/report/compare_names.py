@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from flcert.report.paths import shortened
+
 LONGEST = 40  # characters of a value in a name
 MOST_VALUES = 6  # settings that differ in more are named by where they lie
 _MISSING = object()
@@ -44,11 +46,12 @@ def _without_fillers(key: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as people write it, cut off if it is long; of a digest the beginning.
+    """A value as people write it, cut off if it is long; of a digest the beginning, of an absolute path the end.
 
     >>> shown("median"), shown(0.5), shown([32, 16]), shown(None)
     ('median', '0.5', '[32,16]', 'none')
     """
+    value = shortened(value)
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":")).replace("null", "none")
     if _DIGEST.fullmatch(text):
         return text[:8]

@@ -14,9 +14,11 @@ from flcert.certify import Figures, Guarantee, kind_class
 from flcert.core.files import write_atomic
 from flcert.report import figures
 from flcert.report.chart import Chart
+from flcert.report.paths import shortened
 from flcert.report.points import (
     also_curves,
     chosen_levels,
+    excluded_sentence,
     levels_of_all,
     overlap_sentence,
     proof_sentence,
@@ -35,7 +37,7 @@ def write_report(run_directory: RunDirectory) -> Path:
     """Draw the figures and write report.html from what the run directory holds; return the page's path."""
     manifest, summary = run_directory.manifest(), run_directory.summary()
     curve = np.array(summary.certified_accuracy)
-    guarantee, config, groups = manifest.guarantee, run_directory.config(), manifest.groups
+    guarantee, config, groups = run_directory.guarantee(), run_directory.config(), manifest.groups
     also = also_curves(summary)
     wide = widened(curve, also)
     page = _template().render(
@@ -47,11 +49,12 @@ def write_report(run_directory: RunDirectory) -> Path:
             for m in levels_of_all(curve, also)
         ],
         sentence=proof_sentence(guarantee, curve, summary.inputs, right=True),
+        excluded=excluded_sentence(summary.excluded),
         public=public_sentence(summary.public, summary.inputs) if summary.public else "",
         overlap=overlap_sentence(manifest.public.overlap) if manifest.public and manifest.public.overlap else "",
         guarantee=guarantee,
         notes=[note for kind, figures in summary.also.items() if (note := _note(kind, figures, guarantee))],
-        config=config.canonical(),
+        config=shortened(config.canonical()),
         failed=[(group, facts.failure) for group, facts in enumerate(groups) if facts.failure],
         substitutes=sum(bool(facts.substitute) for facts in groups),
         empty=sum(facts.clients == 0 for facts in groups),

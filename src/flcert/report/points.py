@@ -65,6 +65,19 @@ def overlap_sentence(facts: OverlapFacts) -> str:
     return f"Near-duplicates of what the public model was trained on: {' and '.join(told)}{unknown}."
 
 
+def excluded_sentence(number: int | None) -> str:
+    """How clients with unusable data are counted; nothing if there are none.
+
+    >>> excluded_sentence(2)
+    "2 clients' files were unusable and left out; they count towards the m malicious clients."
+    """
+    if not number:
+        return ""
+    if number == 1:
+        return "1 client's file was unusable and left out; it counts towards the m malicious clients."
+    return f"{number:,} clients' files were unusable and left out; they count towards the m malicious clients."
+
+
 def public_sentence(figures: PublicFigures, num_inputs: int) -> str:
     """What the public model reaches alone, and how far the certified accuracy is above it."""
     right = f"{round(figures.accuracy * num_inputs):,} of them ({figures.accuracy:.1%})"

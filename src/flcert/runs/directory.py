@@ -3,7 +3,7 @@
 The files::
 
     config.json          the resolved configuration; `flcert run config.json` repeats the run
-    manifest.json        versions, digests, the guarantee, and the key of every group's model
+    manifest.json        versions, the guarantee, the key of every group's model, and the digest of every file (seal.py)
     groups.json          user ids of each group
     models/              one safetensors file for each group that has a model
     public.safetensors   the weights that groups started from, of the public function, and of a trusted model
@@ -30,7 +30,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +39,20 @@ from flcert.certify.guarantee import Need
 from flcert.certify.ranks import FILES as RANKS
 from flcert.certify.ranks import Ballots
 from flcert.certify.seats import share_a_client
-from flcert.core.digest import digest_named
-from flcert.core.files import first_difference, read_json, replacing, writable_directory, write_atomic, write_json
+from flcert.core.digest import digest, digest_named
+from flcert.core.files import (
+    create_json,
+    first_difference,
+    json_bytes,
+    read_json,
+    replacing,
+    writable_directory,
+    write_atomic,
+    write_json,
+)
+from flcert.core.leftovers import is_temporary, remove_leftovers
 from flcert.core.store import Arrays, Store, pack, unpack
-from flcert.errors import InputError, IntegrityError, unknown_name
+from flcert.errors import FlcertError, InputError, IntegrityError, unknown_name
 from flcert.features import PublicFunction
 from flcert.grouping import Grouping
 from flcert.runs.config import Config, from_record, parse_config
@@ -57,6 +66,7 @@ from flcert.runs.records import (
     Samples,
     Summary,
 )
+from flcert.runs.seal import check_seal, recorded_digest, sealed
 from flcert.training.public import NOTHING, Public
 from flcert.voting.files import load_npy
 
@@ -76,22 +86,42 @@ class RunDirectory:
     def claim(cls, path: Path, config: Config) -> "RunDirectory":
         """Claim a directory for this configuration: a new one, or one begun with the same configuration."""
         run = cls(writable_directory(path))
+        for part in ("models", "figures", "dropped"):
+            remove_leftovers(path / part)
         run.check_free_for(config)
-        if not (path / "config.json").exists():
+        if run._lost_its_config(config):
             write_json(path / "config.json", config.recorded())
+        elif not (path / "config.json").exists():
+            create_json(path / "config.json", config.recorded())
+        run.check_free_for(config)  # another command may have claimed it meanwhile
         return run
 
     def check_free_for(self, config: Config) -> None:
         """Refuse a directory that holds anything but a run of this configuration, and write nothing."""
-        if (self.path / "config.json").exists():
+        there = list(self.path.iterdir()) if self.path.is_dir() else []
+        if self._lost_its_config(config):
+            return
+        if self.path / "config.json" in there:
             begun = self.config()
             if begun != config:
                 difference = first_difference(begun.canonical(), config.canonical())
                 raise InputError(
                     f"{self.path} holds a run of another configuration ({difference}); give another directory"
                 )
-        elif self.path.is_dir() and any(self.path.iterdir()):
+        elif not all(map(is_temporary, there)):
             raise InputError(f"{self.path} is not empty and not a run; give another directory")
+
+    def _lost_its_config(self, config: Config) -> bool:
+        """Whether a run of this configuration is here whose config.json was damaged or deleted."""
+        recorded = recorded_digest(self.path / Manifest.file, "config.json")
+        return recorded == digest(json_bytes(config.recorded())) and not self.holds(config)
+
+    def holds(self, config: Config) -> bool:
+        """Whether the directory was claimed for this configuration."""
+        try:
+            return self.config() == config
+        except FlcertError:
+            return False
 
     @classmethod
     def prepared(cls, path: Path) -> "RunDirectory":
@@ -102,11 +132,12 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """Open the directory of a finished run."""
+        """Open the directory of a finished run, refused if one of its files is missing or was altered."""
         if not cls(path).finished:
             begun = (path / "config.json").exists()
             state = "holds a run that is not finished; run it again" if begun else "is not a run directory"
             raise InputError(f"{path} {state} (no manifest.json)")
+        check_seal(path / Manifest.file)
         return cls(path)
 
     @property
@@ -205,6 +236,10 @@ class RunDirectory:
         """Write a record to its file."""
         write_json(self.path / record.file, record.model_dump(mode="json"))
 
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest, with the digests of all files that are there; it comes last."""
+        write_json(self.path / Manifest.file, sealed(self.path, manifest.model_dump(mode="json")))
+
     def _read(self, record: type[_Record]) -> _Record:
         file = self.path / record.file
         return record.read(read_json(file), file)
@@ -232,8 +267,20 @@ class RunDirectory:
         return inputs
 
     def guarantee(self) -> Guarantee:
-        """Which theorem applies to the run's votes."""
-        return self.manifest().guarantee
+        """Which theorem applies to the run's votes: it follows from the configuration and the groups."""
+        recorded, settings = self.manifest().guarantee, self.config()
+        derived = settings.guarantee(settings.grouping.certificate, self.grouping(), self.num_failed())
+        if derived != recorded:
+            difference = first_difference(recorded.model_dump(mode="json"), derived.model_dump(mode="json"))
+            raise IntegrityError(
+                f"{self.path / Manifest.file} records another guarantee than follows from the configuration and the "
+                f"groups: {difference}"
+            )
+        return derived
+
+    def num_failed(self) -> int:
+        """How many groups have clients but no model."""
+        return sum(facts.failure is not None for facts in self.manifest().groups)
 
     def evidence(self, need: Need = "votes") -> Evidence:
         """The votes on the test inputs.
@@ -349,7 +396,7 @@ class RunDirectory:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 return [arrays[one] for one in names]
-        except (OSError, EOFError, ValueError, LookupError, AttributeError, TypeError, BadZipFile) as error:
+        except Exception as error:  # a stranger's bytes may make numpy raise anything
             raise InputError(f"cannot read {file}: {error}") from None
 
     def certificate(self) -> Certificate:

@@ -34,4 +34,5 @@ def open_ensemble(run_directory: RunDirectory) -> Ensemble:
         trusted=run_directory.trusted(),
         failures={group: facts.failure for group, facts in enumerate(manifest.groups) if facts.failure},
         diverged=frozenset(group for group, facts in enumerate(manifest.groups) if not facts.finite),
+        kernels=manifest.kernels,
     )

@@ -14,9 +14,9 @@ def guarantee_of_run(directory: RunDirectory, certificate: str = OWN) -> Guarant
         directory: the run directory.
         certificate: "own", the name of a kind, or an import path.
     """
-    manifest, config = directory.manifest(), directory.config()
-    if certificate in (OWN, manifest.guarantee.kind):
-        return manifest.guarantee
+    own, config = directory.guarantee(), directory.config()
+    if certificate in (OWN, own.kind):
+        return own
     asked = (choice for choice in config.certificate.also if choice.name == certificate)
     choice = next(asked, Choice(name=certificate))  # with the options in the configuration, if it has any
-    return config.guarantee(choice, directory.grouping(), sum(facts.failure is not None for facts in manifest.groups))
+    return config.guarantee(choice, directory.grouping(), directory.num_failed())

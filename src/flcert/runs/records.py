@@ -64,7 +64,19 @@ class Record(Strict):
 
 
 class DataFacts(Strict):
-    """What the manifest says about the data."""
+    """What the manifest says about the data.
+
+    Args:
+        name: what to call them.
+        digest: a digest of all that the server holds.
+        clients: n, excluded ones among them.
+        examples: those of all clients; None if unknown.
+        test_inputs: how many.
+        input_shape: the shape of one input.
+        input_dtype: their type.
+        labels: L.
+        excluded: clients whose data were unusable and left out, with the reasons.
+    """
 
     name: str
     digest: str
@@ -74,6 +86,7 @@ class DataFacts(Strict):
     input_shape: tuple[int, ...]
     input_dtype: Literal["float32", "int64"]
     labels: int
+    excluded: dict[str, str] = Field(default_factory=dict)
 
 
 class DroppedReply(Strict):
@@ -196,7 +209,22 @@ class PublicFacts(Strict):
 
 
 class Manifest(Record):
-    """Versions, digests, the guarantee, and the key of every group's model."""
+    """Versions, digests, the guarantee, and the key of every group's model.
+
+    Args:
+        versions: of the packages that decide results.
+        platform: of the machine that wrote it.
+        sources: digests of the user's own modules.
+        seeds: of training and of the groups.
+        data: what was learnt from.
+        guarantee: which theorem; it follows from the configuration and the groups, and is here for people to read.
+        groups: the model of each group, or why it has none.
+        network: what is known about real clients.
+        public: what no client can influence.
+        kernels: how many groups were trained with which kernels; empty in runs of earlier versions.
+        files: the digest of each file of the run; empty in runs of earlier versions.
+        digest: of all of the above; empty in runs of earlier versions.
+    """
 
     file: ClassVar[str] = "manifest.json"
 
@@ -209,6 +237,9 @@ class Manifest(Record):
     groups: tuple[GroupFacts, ...]
     network: NetworkFacts | None = None
     public: PublicFacts | None = None
+    kernels: dict[str, int] = Field(default_factory=dict)
+    files: dict[str, str] = Field(default_factory=dict)
+    digest: str = ""
 
     @classmethod
     def from_format_1(cls, values: Any) -> dict[str, Any]:
@@ -300,6 +331,7 @@ class Summary(Record):
         also: the figures of further certificates of the same models, by kind.
         attack: what a simulated attack did.
         public: what the public model reaches alone, if groups started from one.
+        excluded: how many clients' data were unusable and left out; None if none were.
     """
 
     file: ClassVar[str] = "summary.json"
@@ -314,6 +346,7 @@ class Summary(Record):
     also: dict[str, Figures] = Field(default_factory=dict)
     attack: AttackFigures | None = None
     public: PublicFigures | None = None
+    excluded: int | None = None
 
     @classmethod
     def from_format_1(cls, values: Any) -> dict[str, Any]:
