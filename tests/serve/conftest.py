@@ -48,6 +48,10 @@ class Served:
     def __init__(self, process, address, log):
         self.process, self.address, self.log = process, address, log
 
+    def token(self):
+        """The token that it made."""
+        return re.search(r"a token, this time (\S+)", self.log.read_text()).group(1)
+
     def stop(self):
         """End it as a supervisor would; its exit code."""
         self.process.send_signal(signal.SIGTERM)
@@ -59,12 +63,13 @@ def serving(tmp_path):
     """Start ``flcert serve`` with these arguments on a free port; it ends with the block."""
 
     @contextmanager
-    def start(*arguments):
+    def start(*arguments, **environment):
         log = tmp_path / f"serve-{time.monotonic_ns()}.log"
         code = "import sys; from flcert.cli.main import main; main()"
         command = [sys.executable, "-c", code, "serve", *map(str, arguments), "--port", "0"]
+        environment = {**os.environ, "COLUMNS": "200", **environment}
         with log.open("w") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "COLUMNS": "200"})
+            process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:
             yield Served(process, _address(process, log), log)
         finally:

@@ -13,6 +13,7 @@ from flcert.errors import InputError, RunError
 from flcert.runs.directory import RunDirectory
 from flcert.serve.ledger import Ledger
 from flcert.serve.service import Service
+from tests.sealing import change_manifest
 from tests.theory.exact import sampled
 
 INPUTS = load("digits", num_clients=60).test_inputs
@@ -34,7 +35,7 @@ def expected_levels(directory, rows):
 
 def test_each_answer_takes_an_equal_part_and_a_restart_forgets_nothing(sampled_directory, serving, tmp_path):
     ledger = tmp_path / "ledger.json"
-    options = ("--alpha", ALPHA, "--predictions", PREDICTIONS, "--ledger", ledger)
+    options = ("--alpha", ALPHA, "--predictions", PREDICTIONS, "--ledger", ledger, "--no-token")
     with serving(sampled_directory, *options) as service:
         first = ask(service, list(range(5)))
         assert service.stop() == 0
@@ -66,7 +67,7 @@ def test_each_answer_takes_an_equal_part_and_a_restart_forgets_nothing(sampled_d
 
 
 def test_bad_requests_spend_nothing(sampled_directory, serving, tmp_path):
-    options = ("--alpha", ALPHA, "--predictions", PREDICTIONS, "--ledger", tmp_path / "ledger.json")
+    options = ("--alpha", ALPHA, "--predictions", PREDICTIONS, "--ledger", tmp_path / "ledger.json", "--no-token")
     with serving(sampled_directory, *options) as service:
         for body in ("{", '{"inputs": [1]}', '{"inputs": [[NaN]]}'):
             assert httpx.post(f"{service.address}/v1/predict", content=body, headers=JSON).status_code in (400, 422)
@@ -110,6 +111,32 @@ def test_mistakes_with_alpha_get_a_clear_error(flcert, sampled_directory, tmp_pa
     assert not (sampled_directory / "served.json").exists()
 
 
+DAMAGE = {
+    "not JSON": "{",
+    "no account": "[]",
+    "a wrong number": '{"run": "these models", "alpha": 0.1, "predictions": 10, "spent": -5}',
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "gone", "changed"])
+def test_a_damaged_account_certifies_nothing_and_tells_its_place_to_the_log_alone(
+    sampled_directory, serving, tmp_path, damage
+):
+    ledger = tmp_path / "ledger.json"
+    options = ("--alpha", ALPHA, "--predictions", PREDICTIONS, "--ledger", ledger, "--no-token")
+    with serving(sampled_directory, *options) as service:
+        if damage == "gone":
+            ledger.unlink()
+        else:
+            ledger.write_text(DAMAGE.get(damage, ledger.read_text().replace('"spent": 0', '"spent": 1')))
+        answer = httpx.post(f"{service.address}/v1/predict", json={"inputs": INPUTS[:1].tolist()}, timeout=60)
+        assert service.stop() == 0
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "the service cannot answer; its log says why"}
+    assert str(ledger) in service.log.read_text()
+    assert "Traceback" not in service.log.read_text()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -119,6 +146,9 @@ def test_mistakes_with_alpha_get_a_clear_error(flcert, sampled_directory, tmp_pa
         (("--alpha", "0.1"), "is for certificates of groups drawn at random"),
         (("--port", "99999"), "port must be in [0, 65535], got 99999"),
         (("--concurrency", "0"), "concurrency must be at least 1, got 0"),
+        (("--max-connections", "0"), "max_connections must be at least 1, got 0"),
+        (("--header-seconds", "0"), "header_seconds must be at least 1, got 0"),
+        (("--no-token", "--token-file", "short"), "--no-token asks for no token, got --token-file short too"),
     ],
     ids=str,
 )
@@ -180,9 +210,10 @@ def test_an_account_that_somebody_else_changed_certifies_no_more(tmp_path):
 
 def test_the_account_is_of_alpha_also_for_a_run_that_was_certified_to_the_letter(tmp_path, sampled_directory):
     copy = shutil.copytree(sampled_directory, tmp_path / "paper")
-    manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["guarantee"]["selection"] = "paper"
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    config = json.loads((copy / "config.json").read_text())
+    config["certificate"]["selection"] = "paper"
+    (copy / "config.json").write_text(json.dumps(config))
+    change_manifest(copy, lambda values: values["guarantee"].update(selection="paper"))
     directory = RunDirectory.open(copy)
     service = Service(directory, None, Ledger(tmp_path / "ledger.json", "these", ALPHA, PREDICTIONS))
     levels = [one["level"] for one in service.predict(INPUTS[:12])["predictions"]]
@@ -191,7 +222,7 @@ def test_the_account_is_of_alpha_also_for_a_run_that_was_certified_to_the_letter
 
 def test_the_labels_of_an_uncovered_answer_are_those_of_the_vote(sampled_directory, serving, tmp_path):
     with serving(
-        sampled_directory, "--alpha", 0.01, "--predictions", 1, "--ledger", tmp_path / "ledger.json"
+        sampled_directory, "--alpha", 0.01, "--predictions", 1, "--ledger", tmp_path / "ledger.json", "--no-token"
     ) as service:
         answer = ask(service, list(range(40)))
     counts = voting.count(RunDirectory.open(sampled_directory).array("votes")[:, :40], 10)

@@ -148,6 +148,8 @@ def test_sampled_groups_say_what_is_spent(browser, sampled_directory, serving, t
     ledger = tmp_path / "ledger.json"
     with serving(sampled_directory, "--alpha", 0.05, "--predictions", 2, "--ledger", ledger) as service:
         page = Page(browser, service.address)
+        page.wait(lambda: page.find("token").is_displayed())
+        page.find("token").send_keys(service.token(), Keys.ENTER)
         for spent in (1, 2):
             page.pick(spent)
             assert f"({spent} of 2 predictions with a certificate are spent.)" in page.text("standing")

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 
 import httpx
@@ -88,7 +89,8 @@ def test_what_it_tells_of_itself(run_directory, serving):
         pages = {path: httpx.get(service.address + path) for path in ("/", "/docs", "/openapi.json")}
         script = httpx.get(f"{service.address}/swagger/swagger-ui-bundle.js")
     assert (health.status_code, health.json()) == (200, {"status": "ok"})
-    assert info["data"] == manifest["data"]
+    assert info["data"] == {name: value for name, value in manifest["data"].items() if name != "excluded"}
+    assert info["excluded_clients"] == 0
     assert (info["groups"], info["certificate"], info["versions"]) == (15, "disjoint", manifest["versions"])
     assert (
         info["test"]["certified_accuracy"]
@@ -172,6 +174,15 @@ def test_a_token_is_asked_for(run_directory, serving, tmp_path):
         assert httpx.get(f"{service.address}/").status_code == 200
 
 
+def test_it_works_in_a_locale_without_letters_beyond_ascii(run_directory, serving):
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with serving(run_directory, **locale) as service:
+        page = httpx.get(f"{service.address}/")
+    assert page.status_code == 200
+    assert page.content == files("flcert.serve").joinpath("page.html").read_bytes()
+    assert not page.content.isascii()
+
+
 def test_under_load_with_rubbish_every_good_request_is_answered_right_and_memory_stays(run_directory, serving):
     run = RunDirectory.open(run_directory)
     certificate = run.certificate()
@@ -230,7 +241,8 @@ def test_more_requests_than_it_may_have_in_hand_are_told_to_come_back(run_direct
         assert predict(service.address, INPUTS[0]).status_code == 200
 
 
-def test_it_finishes_what_it_has_in_hand_when_it_is_stopped(run_directory, serving):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_finishes_what_it_has_in_hand_when_it_is_stopped(run_directory, serving, number):
     with serving(run_directory) as service, ThreadPoolExecutor(1) as pool:
         begun, told = threading.Event(), threading.Event()
 
@@ -243,7 +255,7 @@ def test_it_finishes_what_it_has_in_hand_when_it_is_stopped(run_directory, servi
         held = pool.submit(httpx.post, f"{service.address}/v1/predict", content=slow(), headers=JSON, timeout=60)
         begun.wait(30)
         assert predict(service.address, INPUTS[0]).status_code == 200  # so the first one has arrived too
-        service.process.send_signal(signal.SIGTERM)
+        service.process.send_signal(number)
         time.sleep(0.5)
         assert service.process.poll() is None
         told.set()
@@ -254,7 +266,7 @@ def test_it_finishes_what_it_has_in_hand_when_it_is_stopped(run_directory, servi
             predict(service.address, INPUTS[0])
 
 
-BEGUN = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\nabc"
+BEGUN = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\nabc"
 
 
 def test_bodies_that_stall_or_break_off_leave_no_traceback(run_directory, serving):

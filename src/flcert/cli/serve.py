@@ -1,6 +1,7 @@
 """``flcert serve``: predictions with their certificates over HTTP."""
 
 import importlib.util
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,12 +35,27 @@ def serve(
         typer.Option(help="For groups drawn at random: file of what is spent.", show_default="<run>/served.json"),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the bearer token that requests must carry.")
+        Path | None,
+        typer.Option(
+            help="File with the bearer token that requests must carry.",
+            show_default="none, or a new token if answers spend alpha",
+        ),
+    ] = None,
+    no_token: Annotated[bool, typer.Option("--no-token", help="Ask for no token even if answers spend alpha.")] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another name that requests may be addressed to, such as a proxy's; repeatable.", metavar="NAME"
+        ),
     ] = None,
     max_body: Annotated[int, typer.Option(help="Largest request body, in bytes.")] = 16_000_000,
     max_inputs: Annotated[int, typer.Option(help="Most inputs per request.")] = 1000,
-    body_seconds: Annotated[int, typer.Option(help="Seconds in which a request's body must arrive.")] = 30,
+    body_seconds: Annotated[
+        int, typer.Option(help="Seconds in which a request's body must arrive, or an answer be taken.")
+    ] = 30,
+    header_seconds: Annotated[int, typer.Option(help="Seconds in which a request's headers must arrive.")] = 10,
     concurrency: Annotated[int, typer.Option(help="Most requests in progress at once.")] = 64,
+    max_connections: Annotated[int, typer.Option(help="Most connections at once.")] = 200,
     threads: Annotated[
         int | None, typer.Option(help="Threads that query the models.", show_default="one for each core")
     ] = None,
@@ -55,26 +71,40 @@ def serve(
         raise InputError("serving needs an extra: pip install 'flcert[serve]'")
     check_range("port", port, 0, 65535)
     given = {"max_body": max_body, "max_inputs": max_inputs, "body_seconds": body_seconds, "concurrency": concurrency}
+    given |= {"header_seconds": header_seconds, "max_connections": max_connections}
     for name, value in {**given, "threads": threads}.items():
         if value is not None and value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
     from flcert.runs.directory import RunDirectory
     from flcert.runs.guarantees import guarantee_of_run
     from flcert.serve.app import build_app
+    from flcert.serve.hosts import allowed_hosts
     from flcert.serve.server import listen, serve_until_stopped
     from flcert.serve.service import Limits, Service
 
     look_for_modules_in(modules)
     directory = RunDirectory.open(run)
+    if no_token and token_file is not None:
+        raise InputError(f"--no-token asks for no token, got --token-file {token_file} too")
     token = _token(token_file)
     guarantee = guarantee_of_run(directory, certificate)
     spent = _ledger(directory, guarantee, (alpha, predictions), ledger)
     listener = listen(host, port)
+    hosts = allowed_hosts(host, listener, allow_host or [])
     service = Service(directory, guarantee, spent, threads)
-    limits = Limits(body=max_body, inputs=max_inputs, concurrency=concurrency, seconds=body_seconds)
-    address = f"http://{host}:{listener.getsockname()[1]}"
+    limits = Limits(
+        body=max_body,
+        inputs=max_inputs,
+        concurrency=concurrency,
+        seconds=body_seconds,
+        connections=max_connections,
+        header_seconds=header_seconds,
+    )
+    if spent and token is None and not no_token:
+        token = _new_token()
+    address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     typer.echo(f"serving {run} on {address}", err=True)
-    serve_until_stopped(build_app(service, limits, token), listener)
+    serve_until_stopped(build_app(service, limits, token, hosts), listener, limits)
     typer.echo("stopped", err=True)
 
 
@@ -103,11 +133,23 @@ def _ledger(
     return Ledger(path or directory.path / "served.json", account_of(directory, guarantee), alpha, predictions)
 
 
+def _new_token() -> str:
+    """A token for this start of the service, told to its operator."""
+    token = secrets.token_urlsafe(24)
+    typer.echo(
+        f"each answer spends alpha, so requests need a token, this time {token}\n"
+        f"programs send it as Authorization: Bearer TOKEN, and the page asks for it; "
+        f"--token-file sets one that lasts, --no-token asks for none",
+        err=True,
+    )
+    return token
+
+
 def _token(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        token = path.read_text().strip()
+        token = path.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise InputError(f"cannot read the token file {path}: {error.strerror}") from None
     except UnicodeDecodeError:

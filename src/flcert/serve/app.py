@@ -1,6 +1,7 @@
 """The HTTP side: routes, limits and the token."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from flcert import __version__
 from flcert.errors import FlcertError, InputError
 from flcert.serve.guard import Guard, refusal
+from flcert.serve.hosts import Hosts
 from flcert.serve.requests import RefusedError, read_inputs
 from flcert.serve.service import Limits, Service
 
@@ -39,19 +41,20 @@ REQUEST_BODY = {
 }
 
 
-def build_app(service: Service, limits: Limits, token: str | None = None) -> FastAPI:
+def build_app(service: Service, limits: Limits, token: str | None = None, hosts: Hosts | None = None) -> FastAPI:
     """Build the application for one run.
 
     Args:
         service: the service that answers.
         limits: limits on requests.
         token: the token that requests under /v1 must carry, if any.
+        hosts: the names that requests may be addressed to; by default those of this machine to itself.
     """
-    app = FastAPI(title="flcert", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="flcert", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.openapi_version = "3.0.2"  # the newest that the packaged Swagger UI can show
     at_work = anyio.CapacityLimiter(1)  # one request computes at a time, with all threads
     in_hand = 0
-    app.add_middleware(Guard, token=token)
+    app.add_middleware(Guard, hosts=hosts or Hosts(), token=token, header_bytes=limits.header_bytes)
 
     @asynccontextmanager
     async def place() -> AsyncIterator[None]:
@@ -115,11 +118,12 @@ def _add_refusals(app: FastAPI) -> None:
 
 def _add_pages(app: FastAPI) -> None:
     """Add the pages that people look at."""
+    text = files("flcert.serve").joinpath("page.html").read_text(encoding="utf-8")
 
     @app.head("/", include_in_schema=False)
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
-        return HTMLResponse(files("flcert.serve").joinpath("page.html").read_text())
+        return HTMLResponse(text)
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
@@ -141,8 +145,9 @@ def _answer(service: Service, body: bytes, content_type: str, limits: Limits) ->
         return service.predict(inputs)
     except InputError as error:  # what only a model can tell, such as an unknown word
         raise RefusedError(422, str(error)) from None
-    except FlcertError as error:
-        raise RefusedError(500, str(error)) from None
+    except FlcertError as error:  # it may name files of this machine, which are the operator's business
+        logging.getLogger(__name__).error("a request was not answered: %s", error)
+        raise RefusedError(500, "the service cannot answer; its log says why") from None
 
 
 async def _body(request: Request, limits: Limits) -> bytes:

@@ -63,9 +63,17 @@ class Ledger:
         write_json(self.path, self.account.model_dump(), durable=True)
 
     def spend(self, wanted: int) -> int:
-        """Spend up to this many predictions; return how many are covered, after recording them."""
+        """Spend up to this many predictions; return how many are covered, after recording them.
+
+        Raises:
+            RunError: the file cannot be read or written, or is not as this service left it.
+        """
         with self._lock:
-            if _read(self.path) != self.account:
+            try:
+                there = _read(self.path)
+            except InputError as error:  # not the fault of whoever asks for a prediction
+                raise RunError(str(error)) from None
+            if there != self.account:
                 raise RunError(f"{self.path} was changed by somebody else; nothing more is certified from it")
             covered = min(wanted, self.account.predictions - self.account.spent)
             if covered:

@@ -7,8 +7,11 @@ import uvicorn
 from fastapi import FastAPI
 
 from flcert.errors import InputError
+from flcert.serve.connection import bounded
+from flcert.serve.service import Limits
 
 GRACE = 10  # seconds for requests in progress when the service stops
+IDLE = 5  # seconds that a connection may wait for its next request
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -24,11 +27,22 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve_until_stopped(app: FastAPI, listener: socket.socket) -> None:
-    """Answer requests until SIGTERM or SIGINT; requests in progress are finished."""
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE, server_header=False)
+def serve_until_stopped(app: FastAPI, listener: socket.socket, limits: Limits) -> None:
+    """Answer requests until SIGTERM, SIGINT or SIGHUP; requests in progress are finished."""
+    config = uvicorn.Config(
+        app,
+        http=bounded(limits),
+        ws="none",
+        h11_max_incomplete_event_size=limits.header_bytes,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=GRACE,
+        log_level="warning",
+        server_header=False,
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _nothing_more)  # uvicorn stops, and then sends itself the signal again
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as with nohup
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     uvicorn.Server(config).run(sockets=[listener])
 
 

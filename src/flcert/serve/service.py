@@ -19,19 +19,25 @@ from flcert.voting import most_votes
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may ask for.
+    """What a request and a connection may take.
 
     Args:
-        body: bytes in its body.
+        body: bytes in a request's body.
         inputs: how many inputs it may hold.
         concurrency: requests in progress at once, including those that wait.
-        seconds: time for its body to arrive.
+        seconds: time for a body to arrive, and for an answer to be taken.
+        connections: connections at once.
+        header_bytes: bytes in a request's headers.
+        header_seconds: time for its headers to arrive, from the connection or the answer before.
     """
 
     body: int = 16_000_000
     inputs: int = 1000
     concurrency: int = 64
     seconds: float = 30.0
+    connections: int = 200
+    header_bytes: int = 16_384
+    header_seconds: float = 10.0
 
 
 class Service:
@@ -108,10 +114,11 @@ class Service:
         evidence = self._electorate.evidence(inputs, self.guarantee.needs)
         covered = self.ledger.spend(len(evidence)) if self.ledger else len(evidence)
         sharing = self.ledger.account.predictions if self.ledger else None
-        certificate = self.guarantee.certify(evidence.part(slice(covered)), sharing) if covered else None
+        certificate = self.guarantee.certify_each(evidence.part(slice(covered)), sharing) if covered else None
         settled = certificate is not None and covered == len(evidence) and self.guarantee.ties == "smallest"
         labels = certificate.labels if certificate and settled else self.guarantee.predict(evidence, alone=True)
         counted, trusted = self.guarantee.counted(evidence), self.guarantee.trusted_votes(evidence)
+        silent = np.maximum(0, evidence.silent() - self.guarantee.num_failed).tolist()
         answers = []
         for position, label in enumerate(labels.tolist()):
             proof = certificate if position < covered else None
@@ -125,7 +132,7 @@ class Service:
                     "abstained": abstained,
                     "votes": {str(voted): count for voted, count in most_votes(counted, position)},
                     "trusted": trusted and {"label": int(trusted.labels[position]), "votes": trusted.votes},
-                    "takeover": self.guarantee.takeover(evidence, position),
+                    "takeover": self.guarantee.with_failed(silent[position]).takeover(evidence, position),
                     "sentence": self._sentence(label, proof, position),
                 }
             )
@@ -158,7 +165,8 @@ def _facts(directory: RunDirectory, guarantee: Guarantee) -> dict[str, Any]:
     manifest, samples = directory.manifest(), directory.samples()
     kind = samples.kind if samples else "features"
     return {
-        "data": manifest.data.model_dump(mode="json"),
+        "data": manifest.data.model_dump(mode="json", exclude={"excluded"}),
+        "excluded_clients": len(manifest.data.excluded),
         "groups": len(manifest.groups),
         "groups_that_vote": sum(facts.model is not None for facts in manifest.groups),
         "models_digest": digest_of(directory),
