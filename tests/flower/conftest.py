@@ -35,9 +35,9 @@ def network(settings):
     from tests.flower.faulty_client import app
     from tests.flower.local_grid import LocalGrid
 
-    def build(faults=None, **options):
+    def build(faults=None, kind=LocalGrid, **options):
         nodes = [{"partition-id": part, "fault": (faults or {}).get(part, "")} for part in range(NUM_CLIENTS)]
-        return LocalGrid(app, settings, nodes, **options)
+        return kind(app, settings, nodes, **options)
 
     return build
 

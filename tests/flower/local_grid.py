@@ -5,7 +5,7 @@ import random
 import threading
 import uuid
 
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
@@ -76,3 +76,47 @@ class LocalGrid(Grid):
 
     def send_and_receive(self, messages, *, timeout=None):  # noqa: ARG002
         return self.pull_messages(self.push_messages(messages))
+
+
+class MisdeliveringGrid(LocalGrid):
+    """A grid that hands over more than it was asked for: replies of other nodes, and replies to other messages.
+
+    Args:
+        foreign: when another node's reply to this very message comes: "before" or "after" the right one, or "earlier",
+            in a fetch of its own. It is the right reply with all arrays reversed, from a node that was not asked.
+        given: as for LocalGrid.
+        options: as for LocalGrid.
+    """
+
+    def __init__(self, *given, foreign, **options):
+        super().__init__(*given, **options)
+        self.foreign, self.warned, self.delivered = foreign, set(), []
+
+    def pull_messages(self, message_ids):
+        """The replies to these messages, with the foreign ones, and all replies that were handed over before."""
+        names = list(message_ids)
+        ready = [self.waiting[name] for name in names if name in self.waiting]
+        strays = [self._stray(reply) for reply in ready]
+        if self.foreign == "earlier":
+            new = [reply for reply in strays if reply.metadata.reply_to_message_id not in self.warned]
+            self.warned.update(reply.metadata.reply_to_message_id for reply in new)
+            if new:
+                return new
+        right, others = super().pull_messages(names), list(self.delivered)
+        self.delivered += right
+        return {"before": others + strays + right, "after": right + strays + others, "earlier": others + right}[
+            self.foreign
+        ]
+
+    def _stray(self, reply):
+        stray = copy.deepcopy(reply)
+        nodes = list(self.contexts)
+        place = nodes.index(reply.metadata.src_node_id)
+        stray.metadata.__dict__["_src_node_id"] = nodes[place - 1]
+        if not stray.has_error() and "arrays" in stray.content:
+            arrays = {name: -array.numpy() for name, array in stray.content["arrays"].items()}
+            stray.content["arrays"] = ArrayRecord({name: Array(array) for name, array in arrays.items()})
+        for record in stray.content.config_records.values():
+            if "user-id" in record:
+                record["user-id"] = "mallory"
+        return stray

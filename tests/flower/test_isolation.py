@@ -1,10 +1,11 @@
 """Malicious clients over Flower: whatever one of them sends, all other groups' models keep their bytes."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
@@ -14,12 +15,14 @@ from flwr.serverapp.strategy import (
 )
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
-from flcert import flower
+from flcert import Recipe, flower
+from flcert.certify import CertificateSettings
 from flcert.errors import InputError, RunError
 from flcert.flower import Exchange, GroupGrid
 from flcert.runs.directory import RunDirectory
 from flcert.runs.records import DroppedReply
 from tests.flower.faulty_client import FAULTS
+from tests.flower.local_grid import MisdeliveringGrid
 from tests.flower.models import group_of, model_bytes
 
 VICTIM = 3  # the partition whose client is malicious
@@ -155,14 +158,87 @@ def test_a_group_cannot_reach_another_group_s_nodes(network):
         view.set_run(None)
 
 
-def test_a_reply_in_another_node_s_name_is_dropped(network):
-    grid = network()
+@pytest.mark.parametrize("foreign", ["before", "after", "earlier"])
+@pytest.mark.parametrize("strategy", [None, FedAvg], ids=["flcert", "FedAvg"])
+def test_replies_that_the_grid_hands_to_the_wrong_group_change_nothing(foreign, strategy, network, train, tmp_path):
+    honest = train(network(), strategy=strategy, directory=tmp_path / "honest").ensemble
+    result = train(network(kind=MisdeliveringGrid, foreign=foreign), strategy=strategy)
+    assert model_bytes(result.ensemble) == model_bytes(honest)
+    for entry, members in zip(
+        RunDirectory.open(result.directory).manifest().groups, honest.grouping.members, strict=True
+    ):
+        users = [f"client-{client:04d}" for client in members]
+        expected = {(number, user, "it came from another node") for number in (1, 2, 3) for user in users}
+        told = [(one.round, one.user, one.reason) for one in entry.dropped]
+        assert set(told) == expected
+        assert len(told) == len(expected)
+
+
+def asking(network, **options):
+    """A grid, a view of it with one node, another node, and the id of a message to the first."""
+    grid = network(**options)
     mine, other = list(grid.get_node_ids())[:2]
     view = GroupGrid(grid, {"ann": mine}, Exchange({}))
     (name,) = view.push_messages([Message(RecordDict(), mine, MessageType.QUERY)])
+    return grid, view, other, name
+
+
+def test_the_asked_node_may_answer_after_a_reply_of_another(network):
+    grid, view, other, name = asking(network)
+    right = grid.waiting[name]
+    grid.waiting[name] = copy.deepcopy(right)
     grid.waiting[name].metadata.__dict__["_src_node_id"] = other
     assert view.pull_messages([name]) == []
+    assert view.dropped == [DroppedReply(round=0, user="ann", reason="it came from another node")]
+    grid.waiting[name] = right
+    assert view.pull_messages([name]) == [right]
+    view.close()
+    assert len(view.dropped) == 1
+
+
+def test_a_node_that_lies_about_its_name_and_says_no_more_is_recorded(network):
+    grid, view, other, name = asking(network)
+    grid.waiting[name].metadata.__dict__["_src_node_id"] = other
+    assert view.pull_messages([name]) == []
+    view.close()
+    assert [one.reason for one in view.dropped] == ["it came from another node", "no reply until the end"]
+
+
+def test_a_reply_to_another_message_does_not_count(network):
+    grid, view, other, name = asking(network)
+    (foreign,) = grid.push_messages([Message(RecordDict(), other, MessageType.QUERY)])
+    right, grid.waiting[name] = grid.waiting[name], grid.waiting[foreign]
+    assert view.pull_messages([name]) == []
+    grid.waiting[name] = right
+    assert view.pull_messages([name]) == [right]
+    assert view.dropped == []
+
+
+@pytest.mark.parametrize("kind", ["query", "system"])
+def test_the_superlink_may_say_that_a_node_is_gone(kind, network):
+    grid, view, _, name = asking(network)
+    gone = Message(Error(code=3, reason="Node Unavailable"), reply_to=grid.waiting[name])
+    gone.metadata.__dict__.update(_src_node_id=1, _reply_to_message_id=name, _message_type=kind)
+    grid.waiting[name] = gone
+    assert view.pull_messages([name]) == []
+    view.close()
+    assert [one.reason for one in view.dropped] == ["error 3: Node Unavailable"]
+
+
+def test_only_errors_come_from_the_superlink(network):
+    grid, view, _, name = asking(network)
+    grid.waiting[name].metadata.__dict__["_src_node_id"] = 1
+    assert view.pull_messages([name]) == []
     assert [one.reason for one in view.dropped] == ["it came from another node"]
+
+
+def test_messages_that_a_grid_does_not_take_are_named(network):
+    grid = network()
+    grid.push_messages = lambda _: []
+    node = next(iter(grid.get_node_ids()))
+    view = GroupGrid(grid, {"ann": node}, Exchange({}))
+    with pytest.raises(RunError, match="the grid took 0 of 1 messages"):
+        view.push_messages([Message(RecordDict(), node, MessageType.QUERY)])
 
 
 def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_stopped(network, monkeypatch):
@@ -212,3 +288,22 @@ def test_one_strategy_object_cannot_serve_two_groups(network, train):
     shared = FedAvg()
     with pytest.raises(InputError, match="must return a new strategy at each call"):
         train(network(), strategy=lambda: shared)
+
+
+@pytest.mark.parametrize("also", [(), ("runoff",)], ids=["votes", "ranks"])
+def test_a_group_whose_model_cannot_vote_has_failed_and_the_others_vote_as_before(
+    also, network, train, untouched, settings
+):
+    from digits_app.task import recipe
+
+    model = {"name": "tests.touchy:TouchyMLP", "options": recipe(settings).model.options}
+    own = Recipe.model_validate({**recipe(settings).model_dump(), "model": model})
+    result = train(network({VICTIM: "scaled"}), recipe=own, certificate=CertificateSettings(also=also))
+    directory, group = RunDirectory.open(result.directory), group_of(untouched, VICTIM)
+    failures = {number: facts.failure for number, facts in enumerate(directory.manifest().groups) if facts.failure}
+    assert failures == {group: "its model cannot vote: ValueError: weights beyond all measure"}
+    assert directory.guarantee().num_failed == 1
+    votes = directory.array("votes")
+    assert (votes[group] == -1).all()
+    peopled = [number for number, facts in enumerate(directory.manifest().groups) if facts.clients and number != group]
+    assert (votes[peopled] >= 0).all()

@@ -155,7 +155,7 @@ def test_sampled_groups_must_have_strategies_alike(network, train):
         ({"strategy": FedAvg()}, "strategy must be a function or class that makes a new strategy, got <flwr"),
         ({"train_config": {"server-round": 1}}, "train_config must leave 'server-round' to flcert, got 1"),
         ({"train_config": {"rate": None}}, "train_config must be what a ConfigRecord can hold: "),
-        ({"concurrent": 0}, "concurrent must be at least 1, got 0"),
+        ({"concurrent": 0}, "concurrent must be a whole number from 1, got 0"),
         (
             {"initial": {}},
             r"the weights of 'initial arrays' must fit the model, which has shape \(64,\) for 'layers.1.bias'",

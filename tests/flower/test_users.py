@@ -10,6 +10,7 @@ from flcert.errors import InputError, RunError
 from flcert.flower.connect import connected
 from flcert.runs.directory import RunDirectory
 from tests.flower.conftest import NUM_CLIENTS
+from tests.flower.local_grid import LocalGrid, MisdeliveringGrid
 from tests.flower.models import model_bytes
 
 IDS = [f"client-{number:04d}" for number in range(NUM_CLIENTS)]
@@ -43,6 +44,38 @@ def test_a_node_without_an_id_ends_the_run(users, network):
 def test_a_client_that_does_not_tell_who_it_is_ends_the_run(network):
     with pytest.raises(RunError, match="has no user id"):
         connected(network(), flower.Clients(NUM_CLIENTS, flower.by_query("another-key")))
+
+
+class Impostor(LocalGrid):
+    """The client of partition 3 signs its answers as the node of partition 5, with an id of its own choice."""
+
+    def push_messages(self, messages):
+        names = super().push_messages(messages)
+        node = {context.node_config["partition-id"]: node for node, context in self.contexts.items()}
+        for name in names:
+            answer = self.waiting[name]
+            if answer.metadata.src_node_id == node[3]:
+                answer.metadata.__dict__["_src_node_id"] = node[5]
+                next(iter(answer.content.config_records.values()))["user-id"] = IDS[3]
+        return names
+
+
+@pytest.mark.parametrize("seed", range(4))  # answers come in any order
+def test_a_node_cannot_say_who_another_is(seed, network):
+    grid = network(kind=Impostor, seed=seed)
+    found = connected(grid, flower.Clients(IDS, flower.by_query(timeout=0.05, poll=0.01), absent=1), wait=0)
+    partition = {node: context.node_config["partition-id"] for node, context in grid.contexts.items()}
+    assert {user: partition.get(node) for user, node in found.items()} == {
+        **dict(zip(IDS, range(9), strict=True)),
+        IDS[3]: None,
+    }
+
+
+@pytest.mark.parametrize("foreign", ["before", "after", "earlier"])
+def test_a_grid_that_hands_over_the_wrong_answers_changes_no_id(foreign, network):
+    grid = network(kind=MisdeliveringGrid, foreign=foreign)
+    partition = {node: context.node_config["partition-id"] for node, context in grid.contexts.items()}
+    assert flower.by_query(poll=0.01)(grid) == {node: IDS[part] for node, part in partition.items()}
 
 
 @pytest.mark.parametrize("clients", [NUM_CLIENTS, IDS], ids=["number", "list"])

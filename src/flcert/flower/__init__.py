@@ -9,6 +9,7 @@ except ModuleNotFoundError:
 
 from flcert.flower.examples import examples
 from flcert.flower.grid import Exchange, GroupGrid
+from flcert.flower.log import explain_errors
 from flcert.flower.options import Clients, Learning, Options, TestSet, Timing
 from flcert.flower.strategy import RuleStrategy
 from flcert.flower.train import train
@@ -29,3 +30,5 @@ __all__ = [
     "examples",
     "train",
 ]
+
+explain_errors()

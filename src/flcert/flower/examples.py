@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from flcert.core.store import Arrays, Store
@@ -11,7 +10,7 @@ from flcert.datasets import Federation
 from flcert.engines import Inline, Workers
 from flcert.errors import InputError, RunError
 from flcert.features import Features, PublicFunction
-from flcert.flower.options import FEATURES
+from flcert.flower.options import FEATURES, check_recipe, examples_of
 from flcert.training import Context, Recipe
 from flcert.training.device import tensor
 from flcert.training.examples import features_of_clients
@@ -45,7 +44,8 @@ def examples(
     Returns:
         The examples as tensors; ``reported`` is the number of the client's own, without copies.
     """
-    given = np.asarray(inputs), np.asarray(labels)
+    check_recipe(recipe)
+    given = examples_of(f"client {user!r}", inputs, labels)
     own = Federation.build(user, {user: given}, given)
     function = function_of(recipe, own.inputs)
     if told is not None:

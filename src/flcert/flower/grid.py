@@ -12,7 +12,7 @@ from flwr.supercore.run import Run
 
 from flcert.core.store import Arrays
 from flcert.errors import RunError
-from flcert.flower.replies import fault, kind_of, readable
+from flcert.flower.replies import comes_from, fault, kind_of, readable
 from flcert.runs.records import DroppedReply
 from flcert.training.rounds import participants
 
@@ -55,12 +55,23 @@ class Exchange:
     poll: float = 0.2
 
 
+def pushed(grid: Grid, messages: Sequence[Message]) -> list[str | None]:
+    """Send messages; the id of each, None for one that could not be sent."""
+    ids: list[str | None] = list(grid.push_messages(messages))
+    if len(ids) != len(messages):
+        raise RunError(
+            f"the grid took {len(ids)} of {len(messages)} messages and does not say which; they may be too large"
+        )
+    return ids
+
+
 class GroupGrid(Grid):
     """A grid with the nodes of one group, for an unmodified ``strategy.start(grid=...)``.
 
     Members are fixed and ordered by user id, because node ids are random. Replies are returned in the same order:
     floating-point sums depend on it, and clients answer in any order. Replies that are errors, are late or do not fit
-    the model are dropped and recorded. The participants of a round are drawn from a random stream of the seed and the
+    the model are dropped and recorded. Those of another node than the one that was asked are dropped and recorded too,
+    and the asked one may still answer. The participants of a round are drawn from a random stream of the seed and the
     round, not from the process-wide generator that Flower's strategies use and all groups share.
 
     Args:
@@ -118,7 +129,7 @@ class GroupGrid(Grid):
             self._begin_round()
         else:
             self._train_next = True
-        ids = list(self._base.push_messages(outgoing))
+        ids = pushed(self._base, outgoing)
         for name, message in zip(ids, outgoing, strict=True):
             node = message.metadata.dst_node_id
             sent = Sent(self._users[node], node, message.metadata.message_type, self._round)
@@ -179,11 +190,20 @@ class GroupGrid(Grid):
         return [users[position] for position in self._cohort(self._round + 1)]
 
     def _pull(self, names: set[str]) -> list[Message]:
-        """The first reply to each of these messages, if one has arrived."""
+        """The first reply of the asked node to each of these messages, if one has arrived.
+
+        Flower's grids hand over the replies to the messages that they are asked for, and no others. But what a reply
+        says about itself was written by a client, so it is compared with what was sent.
+        """
         found: dict[str, Message] = {}
         for reply in self._base.pull_messages(sorted(names)):
-            if reply.metadata.reply_to_message_id in names:
-                found.setdefault(reply.metadata.reply_to_message_id, reply)
+            name = reply.metadata.reply_to_message_id
+            if name not in names:
+                continue
+            if comes_from(reply, self._sent[name].node):
+                found.setdefault(name, reply)
+            else:
+                self._drop_foreign(self._sent[name])
         return list(found.values())
 
     def _usable(self, replies: Iterable[Message]) -> list[Message]:
@@ -198,11 +218,15 @@ class GroupGrid(Grid):
         return usable
 
     def _fault(self, sent: Sent, reply: Message) -> str | None:
-        if reply.metadata.src_node_id != sent.node:
-            return "it came from another node"
-        if reply.metadata.message_type != sent.type:
+        if not reply.has_error() and reply.metadata.message_type != sent.type:
             return readable(f"it answers {reply.metadata.message_type!r}, not {sent.type!r}")
         return fault(reply, self._exchange.reference, self._exchange.weight)
 
     def _drop(self, sent: Sent, reason: str) -> None:
         self.dropped.append(DroppedReply(round=sent.round, user=sent.user, reason=reason))
+
+    def _drop_foreign(self, sent: Sent) -> None:
+        """Record once that another node's reply came for a message; the message still waits for its own."""
+        told = DroppedReply(round=sent.round, user=sent.user, reason="it came from another node")
+        if told not in self.dropped:
+            self.dropped.append(told)

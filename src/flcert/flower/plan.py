@@ -21,7 +21,7 @@ from flcert.core.store import Arrays
 from flcert.datasets import Federation
 from flcert.datasets.subject import Subject
 from flcert.errors import InputError
-from flcert.flower.options import FEATURES, Learning, TestSet
+from flcert.flower.options import FEATURES, Learning, TestSet, examples_of
 from flcert.flower.strategy import RuleStrategy, described, distinct
 from flcert.grouping import Grouping, GroupingKind
 from flcert.pipeline.overlap import checked_test_overlap, used, worst
@@ -38,6 +38,7 @@ from flcert.training.start import initial_module, state_arrays
 from flcert.training.trusted import ROOT, Voting, ready_arrays
 
 ALWAYS_RECORDED = ("gradient_clip", "augmentation", "smoothing")  # in keys even if unused; later settings are not
+TEST = "test"  # the client that the test set is checked as
 GIVEN = "initial arrays"  # the name of a public start that is given in Python
 FLOWER_VERSION = 1  # raise it whenever the same replies would give a different model
 
@@ -165,9 +166,11 @@ def plan(agreement: Agreement, nodes: Mapping[str, int | None], subject: Subject
 
 def subject_of(ids: tuple[str, ...], test: TestSet) -> Subject:
     """The clients' ids and the test set, checked like that of a federation."""
-    examples = np.asarray(test.inputs), np.asarray(test.labels)
-    shape = test.image_shape
-    checked = Federation.build(test.name, {"test": examples}, examples, test.num_labels, image_shape=shape)
+    examples, shape = examples_of("the test set", test.inputs, test.labels), test.image_shape
+    try:
+        checked = Federation.build(test.name, {TEST: examples}, examples, test.num_labels, image_shape=shape)
+    except InputError as error:
+        raise InputError(str(error).replace(f"client {TEST!r}", "the test set")) from None
     return Subject(
         name=test.name,
         digest=digest_arrays(checked.test_inputs, checked.test_labels, text=json.dumps(ids)),
@@ -182,9 +185,9 @@ def subject_of(ids: tuple[str, ...], test: TestSet) -> Subject:
 def _public(learning: Learning, subject: Subject) -> Public:
     """What all groups share: what the recipe names, and the arrays that are given."""
     named = public_of(learning.recipe, subject.test_inputs, subject.num_labels)
-    if learning.initial is None:
+    if learning.arrays is None:
         return named
-    given = fitted(learning.initial, _module(learning.recipe, subject, named), GIVEN)
+    given = fitted(learning.arrays, _module(learning.recipe, subject, named), GIVEN)
     return Public(given, named.function, GIVEN)
 
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, Message, MessageType, RecordDict
+from flwr.common.constant import SUPERLINK_NODE_ID
 
 from flcert.core.store import Arrays
+from flcert.errors import one_line
 
 LONGEST = 200  # most characters of a reason that came from a client
 
@@ -20,13 +22,19 @@ def fault(reply: Message, reference: Arrays, weight: str | None) -> str | None:
         weight: the metric by which the strategy weights clients, if it does.
     """
     if reply.has_error():
-        return readable(f"error {reply.error.code}: {reply.error.reason}")
+        return readable(one_line(f"error {reply.error.code}: {reply.error.reason}"))
     try:
         if kind_of(reply) == MessageType.TRAIN:
             return _arrays_fault(reply.content, reference) or _metrics_fault(reply.content, weight)
         return _metrics_fault(reply.content, weight) if kind_of(reply) == MessageType.EVALUATE else None
     except Exception as error:  # a reply may hold anything
-        return readable(f"cannot be read: {type(error).__name__}: {error}")
+        return readable(one_line(f"cannot be read: {type(error).__name__}: {error}"))
+
+
+def comes_from(reply: Message, node: int) -> bool:
+    """Whether a reply comes from a node, or is the superlink's word that the node cannot answer any more."""
+    source = reply.metadata.src_node_id
+    return bool(source == node or (source == SUPERLINK_NODE_ID and reply.has_error()))
 
 
 def readable(text: str) -> str:

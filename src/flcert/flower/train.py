@@ -12,11 +12,12 @@ from typing import NoReturn
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp import Grid
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from flcert.certify import Evidence
 from flcert.core.determinism import one_thread
 from flcert.core.store import Arrays
-from flcert.errors import FlcertError, InputError, RunError
+from flcert.errors import FlcertError, InputError, RunError, one_line
 from flcert.flower.connect import connected
 from flcert.flower.grid import Exchange, GroupGrid
 from flcert.flower.options import Clients, Learning, Options, TestSet, Timing
@@ -32,6 +33,7 @@ from flcert.runs.records import DroppedReply, NetworkFacts
 from flcert.training import Ensemble, Progress
 from flcert.training.ensemble import Electorate
 from flcert.training.fill import is_finite
+from flcert.training.votes import cannot_vote
 
 
 @dataclass(frozen=True)
@@ -188,14 +190,11 @@ def _finish(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outco
     ensemble = _ensemble(planned, run_directory, outcomes)
     if not ensemble.model_keys():
         refuse_all(outcomes)
+    ensemble, evidence, labels = _votes(planned, ensemble)
     trained = TrainedRun(run_directory, config, subject, ensemble, planned.overlap)
-    start = planned.public.start
-    with Electorate(ensemble, ensemble.panels()) as electorate:
-        received = electorate.received(subject.test_inputs)
-        evidence = electorate.evidence_of(received, "ranks" if needs_ranks(config) else "votes")
     found = certified(trained, {config.recipe.rounds: evidence})
     circumstances = Circumstances(
-        public=None if start is None else ensemble.own_panel(start).votes(received)[0].astype(np.int64),
+        public=labels,
         dropped={group: outcome.dropped for group, outcome in enumerate(outcomes)},
         network=NetworkFacts(
             flwr=version("flwr"),
@@ -206,6 +205,31 @@ def _finish(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outco
     summary = write_results(trained, found, circumstances, progress)
     directory, overlap = run_directory.path, planned.overlap
     return RunResult(directory, summary, found.guarantee, found.certificate, ensemble, overlap=overlap)
+
+
+def _votes(planned: Plan, ensemble: Ensemble) -> tuple[Ensemble, Evidence, NDArray[np.int64] | None]:
+    """The votes on the test inputs, and the labels that the public start alone gives to them, if there is one.
+
+    Groups whose model raises count as failed in the ensemble that comes back.
+    """
+    start = planned.public.start
+    try:
+        with Electorate(ensemble, ensemble.panels()) as electorate:
+            received = electorate.received(planned.subject.test_inputs)
+            evidence = electorate.evidence_of(received)
+        silent, keys = electorate.silent, ensemble.model_keys()
+        if silent or needs_ranks(planned.config):
+            ensemble = ensemble.without(
+                {group: cannot_vote(silent[key]) for group, key in keys.items() if key in silent}
+            )
+            with Electorate(ensemble, ensemble.panels()) as electorate:
+                evidence = electorate.evidence_of(received, "ranks" if needs_ranks(planned.config) else "votes")
+        labels = None if start is None else ensemble.own_panel(start).votes(received)[0].astype(np.int64)
+    except FlcertError:
+        raise
+    except Exception as error:  # a user's model may raise anything
+        raise RunError(one_line(f"the models cannot vote: {type(error).__name__}: {error}")) from error
+    return ensemble, evidence, labels
 
 
 def _ensemble(planned: Plan, run_directory: RunDirectory, outcomes: Sequence[Outcome]) -> Ensemble:
