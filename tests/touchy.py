@@ -86,3 +86,8 @@ class Odd(nn.Module):
         if self.how == "leaves":
             raise SystemExit(0)
         return torch.cat([scores, scores + 1], dim=1) if self.how == "wide" else scores[:-1]
+
+
+def blaze():
+    """A trigger that makes every pixel as bright as can be."""
+    return torch.ones_like

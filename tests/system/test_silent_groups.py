@@ -1,5 +1,6 @@
 """A model that raises when it should vote costs its own group the vote, and nobody else."""
 
+import csv
 import json
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from flcert import certify
 from flcert.core.store import Store
 from flcert.engines import Inline, Processes
 from flcert.errors import InputError
+from flcert.experiments import Options
+from flcert.experiments.reproduce import Request, reproduce
 from flcert.pipeline.run import run
 from flcert.runs.config import parse_config
 from flcert.runs.directory import RunDirectory
@@ -26,7 +29,7 @@ def config(factor, model="tests.touchy:Touchy", **further):
     recipe["aggregator"] = {"name": "tests.touchy:boosted", "options": {"factor": factor}}
     data, grouping = {"name": "digits", "options": {"num_clients": 20}}, {"num_groups": 8}
     recipe |= further.pop("recipe", {})
-    return parse_config({"data": data, "grouping": grouping, "recipe": recipe, **further})
+    return parse_config({"data": data, "grouping": grouping, "recipe": recipe} | further)
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +111,34 @@ class Huge:
         return {name: array * np.float32(1e9) for name, array in arrays.items()} if key in self.large else arrays
 
 
-def test_an_attack_that_silences_groups_is_evaluated(tmp_path):
-    settings = config(ALWAYS, attack={"name": "backdoor", "malicious": 3})
-    figures = run(settings, tmp_path / "run", engine=Inline(), store=Store(tmp_path / "cache")).summary.attack
-    assert figures.success_rate_at_most is not None
+def test_groups_that_cannot_vote_on_stamped_inputs_count_as_failed_in_an_attack_s_figures(runs, tmp_path):
+    attack = {"name": "backdoor", "malicious": 3, "options": {"trigger": "tests.touchy:blaze", "target": 0}}
+    made = run(config(ON_BRIGHT_INPUTS, attack=attack), tmp_path / "run", engine=Inline(), store=Store(tmp_path / "c"))
+    figures, truth = made.summary.attack, RunDirectory.open(made.directory).array("truth")
+    stamped = np.ones((len(truth), 64), dtype=np.float32)
+    evidence = open_ensemble(runs[ON_BRIGHT_INPUTS]).evidence(stamped)
+    assert (evidence.votes == -1).sum() == 4 * len(truth)
+    spared, charged = (
+        certify.disjoint(evidence.counts, num_failed=number, num_groups=8, num_clients=20) for number in (0, 4)
+    )
+    assert figures.certified_accuracy_on_stamped_inputs == tuple(certify.certified_accuracy(charged, truth))
+    assert figures.certified_accuracy_on_stamped_inputs != tuple(certify.certified_accuracy(spared, truth))
     assert figures.certified_changed == 0
+
+
+def test_a_figure_of_the_paper_charges_them_as_a_run_does(runs, tmp_path):
+    data = {"name": "digits", "options": {"num_clients": 28}}  # the groups of FLCert-P have four clients, none two
+    settings = config(ALWAYS, data=data, grouping={"kind": "hashed", "num_groups": 8})
+    made = run(settings, tmp_path / "run", engine=Inline(), store=Store(tmp_path / "cache"))
+    facts = [group.failure for group in RunDirectory.open(made.directory).manifest().groups]
+    assert any(facts)
+    request = Request("groups", settings, "touchy", Options(groups=(8,)))
+    figure = reproduce(request, tmp_path / "figure", engine=Inline(), store=Store(tmp_path / "cache"))
+    with figure.table.open(newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["method"] == "FLCert-D"]
+    assert [float(row["certified_accuracy"]) for row in rows] == pytest.approx(made.summary.certified_accuracy)
+    failed = [group for group, reason in enumerate(facts) if reason]
+    assert f"FLCert-D: {len(failed)} of 8 groups failed; group {failed[0]}: {REASON}" in figure.failed
 
 
 def test_a_group_that_raises_on_an_input_is_counted_as_failed_there_and_nowhere_else(runs, flcert, tmp_path):

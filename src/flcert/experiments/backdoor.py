@@ -40,7 +40,7 @@ def backdoor(lab: Lab, _options: Options) -> Outcome:
 
 def _bounds(lab: Lab, ensemble: Ensemble, target: int, trigger: Choice | None) -> Bounds:
     """The share of inputs that m clients can turn into the target at most."""
-    evidence, guarantee = lab.evidence(ensemble, trigger), lab.guarantee(ensemble)
+    evidence, guarantee = lab.asked(ensemble, trigger)
     levels = guarantee.target_levels(evidence, target)
     assert levels is not None  # the certificates of the paper's methods can tell
     implied = implied_levels(guarantee.certify(evidence), target)

@@ -25,7 +25,7 @@ from flcert.training import Context, Ensemble, Progress
 from flcert.training.checks import check_recipe
 from flcert.training.train import refuse_without_models, train_groups
 from flcert.training.trusted import trusted_arrays
-from flcert.training.votes import Question, evidence_on_test_set, public_labels
+from flcert.training.votes import Question, charged, evidence_on_test_set, public_labels
 
 Announce = Callable[[str], None]
 
@@ -93,10 +93,18 @@ class Lab:
         self.reused += ensemble.reused
         self.public = public_labels(self.context, ensemble)
         refuse_without_models(ensemble)
-        for group, reason in list(ensemble.failures.items())[:1]:
-            count = len(ensemble.failures)
-            self.failed.append(f"{what}: {count:,} of {len(grouping):,} groups failed; group {group}: {reason}")
+        self._note_failures(what, None, ensemble)
         return ensemble
+
+    def _note_failures(self, what: str, before: Ensemble | None, after: Ensemble) -> None:
+        """Keep a remark on groups that have failed since, with one of the reasons."""
+        known = before.failures if before else {}
+        failures = [(group, reason) for group, reason in after.failures.items() if group not in known]
+        for group, reason in failures[:1]:
+            count, number = len(failures), len(after.grouping)
+            remark = f"{what}: {count:,} of {number:,} groups failed; group {group}: {reason}"
+            if remark not in self.failed:
+                self.failed.append(remark)
 
     @property
     def public_accuracy(self) -> float | None:
@@ -134,18 +142,24 @@ class Lab:
             told.append(f"{name} {levels}{several}")
         return [f"The certified accuracy is above that: {'; '.join(told)}."] if told else []
 
-    def evidence(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Evidence:
-        """Votes on the test inputs, stamped with a trigger or after fewer rounds if asked for."""
-        return evidence_on_test_set(self.context, ensemble, Question(rounds=rounds, trigger=trigger))
+    def asked(
+        self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None
+    ) -> tuple[Evidence, Guarantee]:
+        """Votes on the test inputs, stamped or after fewer rounds if asked for, and which theorem applies to them.
 
-    def guarantee(self, ensemble: Ensemble) -> Guarantee:
-        """Which theorem applies."""
+        A group whose model cannot vote counts as failed, as in a run.
+        """
+        question = Question(rounds=rounds, trigger=trigger)
+        voting = charged(self.context, ensemble, [question])
+        refuse_without_models(voting)
         kind = kind_class(ensemble.grouping.kind)
-        return self.config.guarantee(kind.certificate, ensemble.grouping, len(ensemble.failures))
+        self._note_failures(kind.title, ensemble, voting)
+        guarantee = self.config.guarantee(kind.certificate, ensemble.grouping, len(voting.failures))
+        return evidence_on_test_set(self.context, voting, question), guarantee
 
     def curve(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> Curve:
         """CA@m for every m."""
-        evidence, guarantee = self.evidence(ensemble, trigger, rounds), self.guarantee(ensemble)
+        evidence, guarantee = self.asked(ensemble, trigger, rounds)
         method, number = kind_class(ensemble.grouping.kind).title, len(ensemble.grouping)
         if guarantee.probabilistic:
             self.probabilistic.setdefault(method, {})[number] = guarantee
@@ -156,7 +170,8 @@ class Lab:
 
     def labels(self, ensemble: Ensemble, trigger: Choice | None = None, rounds: int | None = None) -> NDArray[np.int64]:
         """What the ensemble predicts for the test inputs."""
-        return self.guarantee(ensemble).predict(self.evidence(ensemble, trigger, rounds))
+        evidence, guarantee = self.asked(ensemble, trigger, rounds)
+        return guarantee.predict(evidence)
 
     def plan(self, attack: Choice, malicious: int) -> AttackPlan | None:
         """An attack by this many clients, or None for no clients."""
