@@ -55,6 +55,16 @@ def test_a_server_that_is_stopped_goes_on_where_it_was(rule, network, train, tmp
     assert model_bytes(resumed) == model_bytes(whole)
 
 
+def test_a_group_whose_record_of_dropped_replies_is_damaged_is_trained_again(network, train):
+    first = train(network())
+    group = group_of(first.ensemble, VICTIM)
+    (first.directory / "dropped" / f"group-{group:05d}.json").write_text("{")
+    again = network()
+    second = train(again).ensemble
+    assert trained_by(again) == {int(one) for one in first.ensemble.grouping.members[group]}
+    assert model_bytes(second) == model_bytes(first.ensemble)
+
+
 def test_a_damaged_model_is_trained_again(network, train):
     first = train(network()).ensemble
     group = group_of(first, VICTIM)

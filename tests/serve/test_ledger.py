@@ -198,6 +198,20 @@ def test_a_link_to_an_account_is_the_same_account(tmp_path):
     assert json.loads(file.read_text())["spent"] == 4
 
 
+def test_an_account_that_is_gone_is_not_begun_again(tmp_path):
+    file = tmp_path / "ledger.json"
+    ledger = Ledger(file, "these models", 0.1, 10)
+    ledger.spend(4)
+    ledger._claimed.close()
+    whole = file.read_bytes()
+    file.unlink()
+    with pytest.raises(InputError, match=r"ledger.json is gone, and with it what was spent of alpha"):
+        Ledger(file, "these models", 0.1, 10)
+    assert not file.exists()
+    file.write_bytes(whole)
+    assert Ledger(file, "these models", 0.1, 10).spend(10) == 6
+
+
 def test_an_account_that_somebody_else_changed_certifies_no_more(tmp_path):
     file = tmp_path / "ledger.json"
     ledger = Ledger(file, "these models", 0.1, 10)

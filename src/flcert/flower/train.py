@@ -134,9 +134,9 @@ def _train_group(grid: Grid, planned: Plan, run_directory: RunDirectory, timing:
     key, recipe = planned.keys[group], planned.config.recipe.of_group(group)
     if key is None:
         return Outcome()
-    there = run_directory.stored_model(group, key)
+    there = _kept(run_directory, group, key)
     if there is not None:
-        return Outcome(None, run_directory.dropped(group), finite=is_finite(there), reused=True)
+        return there
     strategy, reference = planned.strategies[group], planned.initial(group)
     exchange = Exchange(reference, weight_of(strategy), recipe.participation, recipe.seed, timing.poll)
     view = GroupGrid(grid, {user: planned.nodes[user] for user in planned.users(group)}, exchange)
@@ -159,6 +159,15 @@ def _train_group(grid: Grid, planned: Plan, run_directory: RunDirectory, timing:
         return Outcome(failure, view.dropped)
     run_directory.write_model(group, key, arrays)
     return Outcome(None, view.dropped, finite=is_finite(arrays))
+
+
+def _kept(run_directory: RunDirectory, group: int, key: str) -> Outcome | None:
+    """What is left of an earlier training of the group; None if a part is missing or damaged: it is trained again."""
+    try:
+        arrays, dropped = run_directory.stored_model(group, key), run_directory.dropped(group)
+    except InputError:
+        return None
+    return None if arrays is None else Outcome(None, dropped, finite=is_finite(arrays), reused=True)
 
 
 def refuse_all(outcomes: Sequence[Outcome]) -> NoReturn:

@@ -5,7 +5,6 @@ among them. It fixes in advance how many predictions alpha covers; each takes an
 """
 
 import fcntl
-import os
 from pathlib import Path
 from threading import Lock
 from typing import IO
@@ -15,6 +14,8 @@ from pydantic import Field, ValidationError, model_validator
 from flcert.core.files import read_json, write_json
 from flcert.core.settings import Strict, complaint
 from flcert.errors import InputError, RunError
+
+BEGUN = b"begun\n"  # written to the lock when there is an account
 
 
 class Account(Strict):
@@ -53,6 +54,10 @@ class Ledger:
         self.path, self._lock = path.resolve(), Lock()  # a link is another name of the same account
         asked = Account(run=run, alpha=alpha, predictions=predictions)
         self._claimed = _claim(self.path)
+        if BEGUN in self._claimed.read() and not self.path.exists():
+            raise InputError(
+                f"{path} is gone, and with it what was spent of alpha; put it back, or give another one for other inputs"
+            )
         self.account = _read(self.path) if self.path.exists() else asked
         for name in ("run", "alpha", "predictions"):
             if getattr(self.account, name) != getattr(asked, name):
@@ -61,6 +66,8 @@ class Ledger:
                     f"spent stays spent: give what it was begun with, or another file for other inputs"
                 )
         write_json(self.path, self.account.model_dump(), durable=True)
+        self._claimed.write(BEGUN)
+        self._claimed.flush()
 
     def spend(self, wanted: int) -> int:
         """Spend up to this many predictions; return how many are covered, after recording them.
@@ -84,19 +91,18 @@ class Ledger:
 
 
 def _claim(path: Path) -> IO[bytes]:
-    """Take a lock beside the file, which ends with this process."""
+    """Take a lock beside the file, which ends with this process; it knows whether an account was ever begun."""
     beside = path.with_name(f".{path.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = beside.open("wb")
+        lock = beside.open("a+b")
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise InputError(f"{path} is in use by another service; two must not spend the same alpha") from None
-    lock.write(f"{os.getpid()}\n".encode())
-    lock.flush()
+    lock.seek(0)
     return lock
 
 
