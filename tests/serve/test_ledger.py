@@ -205,7 +205,7 @@ def test_an_account_that_is_gone_is_not_begun_again(tmp_path):
     ledger._claimed.close()
     whole = file.read_bytes()
     file.unlink()
-    with pytest.raises(InputError, match=r"ledger.json is gone, and with it what was spent of alpha"):
+    with pytest.raises(InputError, match=r"ledger.json is gone, and with it what is spent of alpha"):
         Ledger(file, "these models", 0.1, 10)
     assert not file.exists()
     file.write_bytes(whole)

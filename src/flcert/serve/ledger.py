@@ -56,7 +56,7 @@ class Ledger:
         self._claimed = _claim(self.path)
         if BEGUN in self._claimed.read() and not self.path.exists():
             raise InputError(
-                f"{path} is gone, and with it what was spent of alpha; put it back, or give another one for other inputs"
+                f"{path} is gone, and with it what is spent of alpha; put it back, or give another one for other inputs"
             )
         self.account = _read(self.path) if self.path.exists() else asked
         for name in ("run", "alpha", "predictions"):
