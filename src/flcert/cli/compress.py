@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from flcert.cli.options import Cache, Json, NumWorkers, Quiet, look_for_modules_in, progress_bars
+from flcert.cli.options import Cache, EngineName, Json, NumWorkers, Quiet, look_for_modules_in, progress_bars
 from flcert.errors import unknown_name
 
 
@@ -18,6 +18,7 @@ def compress(
         Path | None, typer.Option("--out", "-o", help="Directory of the new run.", show_default="<run>-<dtype>")
     ] = None,
     modules: Annotated[Path, typer.Option(help="Directory of your own modules, if the run uses any.")] = Path(),
+    engine: EngineName = "processes",
     workers: NumWorkers = None,
     cache: Cache = None,
     json_: Json = False,
@@ -42,14 +43,7 @@ def compress(
     look_for_modules_in(modules)
     target = out or run.with_name(f"{run.name}-{dtype}")
     with progress_bars(quiet) as progress:
-        done = make(
-            run,
-            dtype,
-            target,
-            engine=build("processes", workers),
-            store=Store(cache),
-            progress=progress,
-        )
+        done = make(run, dtype, target, engine=build(engine, workers), store=Store(cache), progress=progress)
     curve = RunDirectory.open(run).summary().certified_accuracy
     if json_:
         sizes = {"before": done.before, "after": done.after}
