@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from flcert.aggregators import AGGREGATORS
 from flcert.attacks import ATTACKS
 from flcert.attacks.triggers import TRIGGERS
+from flcert.engines import ENGINES, Inline
 from flcert.pipeline.baselines import BASELINES
 from flcert.runs.config import parse_config
 
@@ -48,8 +50,9 @@ def call(command, directory, environment):
     return result.stdout
 
 
-@pytest.mark.timeout(1500)  # some twenty commands, each a process
-def test_the_commands_of_the_readme_run_and_print_what_it_says(tmp_path, environment):
+def test_the_commands_of_the_readme_run_and_print_what_it_says(tmp_path, environment, flcert, monkeypatch):
+    """The first is the installed command with its worker processes; the others are called in this process."""
+    monkeypatch.setitem(ENGINES, "processes", lambda **_: Inline())
     install, tests, *usage = blocks("sh")
     assert " && ".join(["python3.11 -m venv .venv", ".venv/bin/pip install -q -c constraints.txt"]) in install
     assert ".venv/bin/python -m pytest" in tests
@@ -57,8 +60,12 @@ def test_the_commands_of_the_readme_run_and_print_what_it_says(tmp_path, environ
     shown = call(main_job, tmp_path, environment)
     assert words(shown) == words(printed.partition("\n")[2].partition("\n")[2])  # without the progress bars
     np.testing.assert_allclose(percentages(shown), percentages(printed), atol=2)  # another processor may round a vote
-    for block in usage:
-        call(block, tmp_path, environment)
+    for line in "".join(usage).splitlines():
+        name, *arguments = shlex.split(line, comments=True)
+        if name != "flcert":
+            call(line, tmp_path, environment)
+        else:
+            assert (outcome := flcert(*arguments)).code == 0, (line, outcome.err)
 
 
 def test_the_commands_and_the_configuration_of_the_attacks_page_work(tmp_path, environment):
@@ -110,7 +117,7 @@ def test_an_example_runs(name, tmp_path, environment):
     folder = shutil.copytree(ROOT / "examples" / name, tmp_path / name, ignore=shutil.ignore_patterns("data", "runs"))
     if (folder / "make_data.py").exists():
         call("python make_data.py", folder, environment)
-    out = call("flcert run config.toml --workers 1 --out run", folder, environment)
+    out = call("flcert run config.toml --engine inline --out run", folder, environment)
     assert "certified accuracy" in out
     assert (folder / "run" / "report.html").exists()
 
