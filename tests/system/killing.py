@@ -113,5 +113,5 @@ def report(before, command):
 
 if __name__ == "__main__":
     if "--draw" not in sys.argv[3:]:
-        Figure.savefig = lambda self, target, **_: target.write(b"a picture")
+        Figure.savefig = lambda _, target, **__: target.write(b"a picture")
     print(json.dumps(report(Path(sys.argv[1]), sys.argv[2])))

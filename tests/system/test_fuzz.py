@@ -9,6 +9,7 @@ import io
 import json
 import shutil
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -40,9 +41,12 @@ def npy(array):
     return buffer.getvalue()
 
 
-def npz(**arrays):
+def npz(**members):
+    """An archive of files, as NumPy makes it of arrays."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, raw in members.items():
+            archive.writestr(f"{name}.npy", raw)
     return buffer.getvalue()
 
 
@@ -102,11 +106,11 @@ def test_any_vote_table_is_certified_or_refused(number, tmp_path):
 
 @pytest.mark.parametrize("number", LENGTHS)
 def test_any_client_file_is_loaded_refused_or_left_out(number, tmp_path):
-    sound = npz(inputs=np.ones((4, 3), dtype=np.float32), labels=np.array([0, 1, 0, 1]))
+    labels = np.array([0, 1, 0, 1])
+    sound = npz(inputs=npy(np.ones((4, 3), dtype=np.float32)), labels=npy(labels))
     (tmp_path / "clients").mkdir()
     for name in ("test", "clients/a", "clients/b"):
         (tmp_path / f"{name}.npz").write_bytes(sound)
-    plain = npz(inputs=np.ones((4, 3)), labels=np.array([0, 1, 0, 1], dtype=np.uint8))
 
     def test(raw):
         (tmp_path / "clients" / "b.npz").write_bytes(raw)
@@ -114,8 +118,14 @@ def test_any_client_file_is_loaded_refused_or_left_out(number, tmp_path):
             datasets.load("folder", path=str(tmp_path))
         kept = datasets.load("folder", path=str(tmp_path), on_bad_client="exclude")
         assert kept.ids == ("a", "b")
+        inputs, labels = kept.client(1)
+        assert inputs.shape == (len(labels), 3)
+        assert np.isfinite(inputs).all()
+        assert set(labels.tolist()) <= {0, 1}
 
-    each(number, damaged([sound, plain]), test)
+    inputs = damaged([npy(np.ones((4, 3))), npy(np.ones((4, 3), dtype=np.float16)), npy(np.eye(3, dtype=np.int64))])
+    numbers = damaged([npy(labels), npy(labels.astype(np.uint8)), npy(labels.astype(bool))])
+    each(number, damaged([sound]) | st.builds(npz, inputs=inputs, labels=numbers), test)
 
 
 JSON = st.recursive(
