@@ -49,7 +49,9 @@ Scale = Annotated[
         help="Fraction of the preset, in (0, 1]: scales clients, groups and training examples; its root scales rounds."
     ),
 ]
-EngineName = Annotated[str, typer.Option("--engine", help="Where groups train and models vote: processes, inline or dask.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="Where groups train and models vote: processes, inline or dask.")
+]
 NumWorkers = Annotated[
     int | None, typer.Option("--workers", help="Worker processes to start.", show_default="one for each core")
 ]
