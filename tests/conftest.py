@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +17,27 @@ from flcert.core.store import Store
 from flcert.datasets import Federation, load
 from flcert.grouping import Grouping, hashed
 from flcert.training import Recipe
+from tests.pictures import drawn, not_drawn
 
 os.environ.setdefault("MPLBACKEND", "agg")
 settings.register_profile("flcert", deadline=None)  # a busy machine is no failure
 settings.load_profile("flcert")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sketches() -> Iterator[None]:
+    with not_drawn():
+        yield
+
+
+def _pictures(request) -> Iterator[None]:
+    """Real pictures in tests and modules that are marked ``draws``; elsewhere stand-ins."""
+    with drawn() if request.node.get_closest_marker("draws") else nullcontext():
+        yield
+
+
+_pictures_of_module = pytest.fixture(scope="module", autouse=True)(_pictures)
+_pictures_of_test = pytest.fixture(autouse=True)(_pictures)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from flcert.report.compare_noise import difference
 from flcert.report.compare_page import COLOURS, MOST_LINES, STYLES, figure_of
 from flcert.runs.config import load_config
 from flcert.runs.directory import RunDirectory
+from tests.pictures import drawn
 from tests.sealing import seal
 
 OLD = Path(__file__).parents[1] / "data" / "format-1"
@@ -31,7 +32,8 @@ def swept(tmp_path_factory):
     """Two settings with three repeats each."""
     place = tmp_path_factory.mktemp("compared")
     asked = combined(lambda given: load_config(None, [*TINY, *given]), [variation("recipe.local_steps=1,20")], 3)
-    return sweep(asked, place / "sweep", engine=Inline(), store=Store(place / "store"))
+    with drawn():
+        return sweep(asked, place / "sweep", engine=Inline(), store=Store(place / "store"))
 
 
 @pytest.fixture
@@ -272,10 +274,10 @@ def test_the_page_shows_everything_in_a_browser(swept, browser):
     assert browser.get_log("browser") == []
     width = browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
     assert width[0] <= width[1]
-    drawn = (
+    shown = (
         "const picture = document.querySelector('figure img'); return picture.complete && picture.naturalWidth > 300"
     )
-    assert browser.execute_script(drawn)
+    assert browser.execute_script(shown)
     links = browser.execute_script("return [...document.querySelectorAll('a')].map(a => a.href)")
     links = [link for link in links if "#" not in link]
     assert all(link.startswith("file:") for link in links)

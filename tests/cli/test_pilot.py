@@ -21,6 +21,7 @@ SMALL = (
 )
 
 
+@pytest.mark.draws
 def test_it_predicts_recommends_and_prints_the_command(flcert, tmp_path):
     result = flcert("pilot", *SMALL, "--groups", "12,40", "--trainings", 8, "--target-m", 10, "--out", "pilot")
     assert result.code == 0, result.err

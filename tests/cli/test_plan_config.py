@@ -185,6 +185,7 @@ def test_groups_of_a_fixed_size_have_n_over_n_clients_by_default(flcert, given, 
     assert [one["grouping"]["group_size"] for one in told.get("overviews", [told])] == sizes
 
 
+@pytest.mark.draws
 @pytest.mark.parametrize(("form", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_the_figure(flcert, tmp_path, form, begins):
     given = ("plan", "--clients", 100, "--groups", "10,20", "--set", "voting.trusted.votes=3")

@@ -23,6 +23,7 @@ def rows(path):
         return list(csv.DictReader(lines))
 
 
+@pytest.mark.draws
 def test_every_combination_is_a_run_and_the_comparison_has_its_figures(flcert):
     command = ("sweep", *HERE, "--vary", "grouping.num_groups=4,6", "--vary", "recipe.aggregator=fedavg,median")
     result = flcert(*command, "--out", "s", "--json")

@@ -24,6 +24,8 @@ from flcert.runs.directory import RunDirectory
 from tests import tinydata
 from tests.sealing import seal
 
+pytestmark = pytest.mark.draws
+
 
 @pytest.fixture(scope="module")
 def run_directory(tmp_path_factory):

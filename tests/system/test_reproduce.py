@@ -28,6 +28,7 @@ SETTING = (
     f"grouping.num_groups={GROUPS}",
     "certificate.alpha=0.5",
 )
+
 OPTIONS = Options(repeats=2, copies=3, beta=0.5, malicious=(1, 3), groups=(2, GROUPS), single_rounds=3)
 SINGLE = ("grouping.num_groups=1", "recipe.participation=0.5")
 
@@ -56,6 +57,7 @@ def series(rows, value="certified_accuracy"):
     return curves
 
 
+@pytest.mark.draws
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_writes_its_files_and_trains_nothing_twice(name, tmp_path, tiny_store):
     options = OPTIONS.model_copy(update={"malicious": (1,)})
@@ -215,6 +217,7 @@ def test_groups_that_fail_cost_the_figure_what_they_cost_a_run_and_are_told(tmp_
         make("convergence", tmp_path, tiny_store, overrides=[f"recipe.aggregator={__name__}:fails"])
 
 
+@pytest.mark.draws
 def test_the_page_of_figures_in_a_browser(browser, tmp_path, tiny_store):
     make("groups", tmp_path, tiny_store)
     page = make("backdoor", tmp_path, tiny_store).page
