@@ -4,6 +4,7 @@ The tree::
 
     FlcertError
     ├── InputError      the caller gave something wrong (command line: exit code 2)
+    │   └── MissingError  a setting that is needed was not given
     ├── RunError        correct input, but the work could not be done (exit code 1)
     └── IntegrityError  a file is not what its digest says (exit code 1)
 
@@ -22,6 +23,18 @@ class FlcertError(Exception):
 
 class InputError(FlcertError, ValueError):
     """The caller gave a value that breaks a rule; the message names both."""
+
+
+class MissingError(InputError):
+    """A setting that is needed was not given; it is made with the setting's dotted name."""
+
+    @property
+    def name(self) -> str:
+        """The dotted name of the setting."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"{self.name} is needed, but was not given"
 
 
 class RunError(FlcertError, RuntimeError):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from flcert.errors import InputError, unknown_name
+from flcert.errors import InputError, MissingError, unknown_name
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -111,7 +111,7 @@ def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) ->
     if first["type"] == "extra_forbidden":
         return unknown_name("setting", name, known)
     if first["type"] == "missing":
-        return InputError(f"{name} is needed, but was not given")
+        return MissingError(name)
     if first["type"] == "value_error":
         return InputError(first["msg"].removeprefix("Value error, "))
     rule = first["msg"].replace("Input should", "must")

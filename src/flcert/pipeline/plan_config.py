@@ -8,7 +8,7 @@ import numpy as np
 
 from flcert import datasets
 from flcert.core.settings import Choice
-from flcert.errors import InputError, check_range
+from flcert.errors import InputError, MissingError, check_range
 from flcert.grouping import GroupingKind, Sizes
 from flcert.pipeline.plan import Overview, overview
 from flcert.pipeline.plan_setting import ModelSize, Setting
@@ -21,7 +21,7 @@ from flcert.training.recipe import Recipe
 from flcert.training.start import initial_module, state_arrays
 
 USUAL_INPUTS = 10_000  # test inputs, where their number is not known
-NO_SIZE = "grouping.group_size is needed, but was not given"
+SIZE = "grouping.group_size"
 
 Load = Callable[[list[str]], Config]  # loads a configuration with overrides
 
@@ -77,14 +77,14 @@ def with_usual_size(load: Load, clients: Callable[[Config], Clients]) -> Load:
     def loaded(overrides: list[str]) -> Config:
         try:
             return load(overrides)
-        except InputError as error:
-            if str(error) != NO_SIZE:
+        except MissingError as error:
+            if error.name != SIZE:
                 raise
-            config = load([*overrides, "grouping.group_size=1"])
+            config = load([*overrides, f"{SIZE}=1"])
             number = getattr(config.grouping, "num_groups", None)
             if number is None:
                 raise
-        return load([*overrides, f"grouping.group_size={_average_size(clients(config).number, number)}"])
+        return load([*overrides, f"{SIZE}={_average_size(clients(config).number, number)}"])
 
     return loaded
 
