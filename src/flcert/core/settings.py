@@ -113,7 +113,8 @@ def complaint(failure: ValidationError, name: str, known: Iterable[str] = ()) ->
     if first["type"] == "missing":
         return MissingError(name)
     if first["type"] == "value_error":
-        return InputError(first["msg"].removeprefix("Value error, "))
+        raised = first["ctx"]["error"]
+        return raised if isinstance(raised, InputError) else InputError(str(raised))
     rule = first["msg"].replace("Input should", "must")
     if first["type"] in ("model_type", "dict_type"):
         rule = "must be a table"
