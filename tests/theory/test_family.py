@@ -159,6 +159,8 @@ def test_an_account_of_alpha_is_known_by_the_same_text_as_in_the_first_version()
     )
     assert guarantee.theorem() == guarantee.model_copy(update={"alpha": 0.01, "selection": "paper"}).theorem()
     assert guarantee.theorem() != guarantee.model_copy(update={"num_groups": 81}).theorem()
+    with_trusted = guarantee.model_copy(update={"trusted": 7}).theorem()
+    assert with_trusted == guarantee.theorem().replace('"tie_seed": 0', '"tie_seed": 0, "trusted": 7')
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -179,3 +181,78 @@ def test_every_kind_says_what_it_proves_and_no_more_than_that(name):
             assert "probability" not in text
     assert "nothing is certified" in guarantee.sentence_for_input("seven", 0, abstained=True)
     assert "nothing is proved against even one" in guarantee.sentence_for_input("seven", 0, abstained=False)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_evidence_that_lacks_what_a_kind_needs_is_refused_and_any_other_is_not(name):
+    groups = GROUPINGS[next(kind for kind in GROUPINGS if kind in FITS[name])].build(IDS)
+    whole, guarantee = evidence_of(groups, votes_of(groups)), CertificateSettings().of(name, groups)
+    parts = {
+        "counts": Evidence(whole.counts),
+        "votes": Evidence(whole.counts, whole.votes, whole.groups),
+        "ranks": Evidence(whole.counts, groups=whole.groups, ranks=whole.ranks),
+    }
+    for has, evidence in parts.items():
+        if guarantee.needs in ("counts", has):
+            guarantee.check_evidence(evidence)
+        else:
+            with pytest.raises(InputError, match=f"certificate '{name}' needs"):
+                guarantee.check_evidence(evidence)
+
+
+def test_a_run_off_predicts_the_label_that_it_certifies():
+    groups = grouping.balanced(IDS, 5)
+    evidence, guarantee = evidence_of(groups, votes_of(groups, seed=3)), CertificateSettings().of("runoff", groups)
+    for alone in (False, True):
+        assert np.array_equal(guarantee.predict(evidence, alone=alone), guarantee.certify(evidence).labels)
+    with pytest.raises(InputError, match="certificate 'runoff' needs how the models rank the labels"):
+        guarantee.predict(Evidence(evidence.counts))
+
+
+def test_the_settings_of_a_draw_belong_to_its_kind_alone():
+    for setting in ("alpha", "selection", "tails"):
+        assert certify.kinds_with(setting) == ["sampled"]
+    assert certify.kinds_with("group_size") == ["sampled", "enumerated"]
+    assert set(certify.kinds_with("num_failed")) == set(KINDS)
+
+
+@pytest.mark.parametrize("name", sorted(set(KINDS) - {"sampled"}))
+def test_one_group_is_enough_for_a_kind_that_holds_with_certainty(name):
+    assert KINDS[name](kind=name).least_groups(10_000) == 1
+
+
+class Doubtful(certify.Disjoint):
+    """A user's own kind that is probabilistic."""
+
+    kind: str = "doubtful"
+    alpha: float = 0.001
+    selection: str = "safe"
+
+
+def test_an_account_of_a_users_own_kind_does_not_depend_on_what_is_spent():
+    guarantee = Doubtful(num_clients=6)
+    for change in ({"alpha": 0.5}, {"selection": "paper"}):
+        assert guarantee.model_copy(update=change).theorem() == guarantee.theorem()
+    assert guarantee.model_copy(update={"num_clients": 7}).theorem() != guarantee.theorem()
+
+
+@pytest.mark.parametrize(
+    ("num_clients", "level", "they_do", "nobody"),
+    [
+        (None, 1, "any one client does", "no one clients"),
+        (None, 2, "any 2 clients do", "no 2 clients together"),
+        (None, 3, "any 3 clients do", "no 3 clients together"),
+        (1, 1, "any one of the 1 clients does", "no one of the 1 clients"),
+        (2, 2, "all 2 clients do", "not even all 2 clients together"),
+        (50, 1, "any one of the 50 clients does", "no one of the 50 clients"),
+        (50, 2, "any 2 of the 50 clients do", "no 2 of the 50 clients together"),
+        (50, 50, "all 50 clients do", "not even all 50 clients together"),
+    ],
+)
+def test_sentences_speak_of_as_many_clients_as_are_meant(num_clients, level, they_do, nobody):
+    guarantee = certify.Disjoint(num_clients=num_clients)
+    said = "at least 7 of these 10 test inputs (70.0%) keep their {}label."
+    assert guarantee.sentence(level, 7, 10, right=True) == f"Whatever {they_do}, {said.format('right ')}"
+    assert guarantee.sentence(level, 7, 10, right=False) == f"Whatever {they_do}, {said.format('')}"
+    about_input = guarantee.sentence_for_input("seven", level, abstained=False)
+    assert about_input == f"seven, and {nobody} could have changed this."

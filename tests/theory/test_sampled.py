@@ -11,6 +11,7 @@ import pytest
 from flcert import certify, grouping
 from flcert.certify.confidence import clopper_pearson, tail_bound
 from flcert.certify.draw import Draw
+from flcert.certify.sampled import least_groups
 from flcert.errors import InputError
 from tests.theory.exact import binomial_tail, exact_level_holds, sampled
 from tests.theory.test_enumerated import counts_of, survives_worst_attack, true_level
@@ -123,6 +124,24 @@ def test_too_few_groups_certify_nothing():
     assert largest_level(24, 10_000, 1000, 2) is not None
     assert largest_level(20, 10_000, 100, 5) is None
     assert largest_level(15, 2_575, 30, 2) is None
+
+
+@pytest.mark.parametrize("num_inputs", [1, 2, 2_575, 10_000])
+def test_the_fewest_groups_are_the_first_whose_unanimous_vote_is_certified(num_inputs):
+    def certified(number, **more):
+        setting = {"num_clients": 10**6, "group_size": 2, "num_inputs": num_inputs}
+        return not sampled([[number, 0]], **setting, **more).abstained[0]
+
+    fewest = least_groups(num_inputs)
+    assert (certified(fewest - 1), certified(fewest)) == (False, True)
+    fewest = least_groups(num_inputs, 0.03, "paper")
+    more = {"alpha": 0.03, "selection": "paper"}
+    assert (certified(fewest - 1, **more), certified(fewest, **more)) == (False, True)
+
+
+def test_no_inputs_share_no_alpha():
+    with pytest.raises(InputError, match=r"num_inputs must be in \[1, .* got 0"):
+        least_groups(0)
 
 
 ALPHA = 0.1

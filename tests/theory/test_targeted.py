@@ -345,8 +345,16 @@ def test_the_bound_counts_inputs_of_other_labels_that_m_clients_may_reach():
         assert curve.tolist() == [float((others < m).mean()) for m in range(7)]
         assert curve[-1] == 1
     assert certify.targeted_success(np.array([3, 3]), [1, 1], 1).tolist() == [0] * 5  # nothing to turn
+    assert certify.targeted_success(np.array([0, 3]), [0, 1], 1).tolist() == [0, 1, 1, 1, 1]  # a single input
     with pytest.raises(InputError, match=r"one label for each of 200 inputs, got shape \(3,\)"):
         certify.targeted_success(levels, [1, 2, 3], 0)
+
+
+def test_beyond_its_end_the_bound_says_nothing():
+    levels, truth = np.array([2, 0, -1]), np.zeros(3, dtype=int)
+    bound = certify.targeted_success(levels, truth, 1)
+    for m in range(6):
+        assert certify.success_at(bound, m) == (levels < m).mean()
 
 
 @pytest.mark.parametrize("name", KINDS)

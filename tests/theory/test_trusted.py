@@ -138,6 +138,47 @@ def test_without_members_groups_that_cast_no_vote_may_have_clients():
     assert rows.levels[1] == 2  # four groups have voted on some input
 
 
+@pytest.mark.parametrize("trusted", [1, 3])
+def test_an_input_alone_has_the_levels_that_it_has_among_others(trusted):
+    """Groups that cast no vote on any input at hand have clients all the same."""
+    for groups, num_clients in (DISJOINT["two in one group"], DISJOINT["an empty group"]):
+        cases = columns(groups)
+        evidence, guarantee = evidence_of(cases, groups), certify.Disjoint(num_clients=num_clients, trusted=trusted)
+        levels = guarantee.certify(evidence).levels
+        targets = [guarantee.target_levels(evidence, target) for target in range(LABELS)]
+        for row in range(len(cases)):
+            one = evidence.part(slice(row, row + 1))
+            assert guarantee.certify(one).levels[0] == levels[row]
+            assert [guarantee.target_levels(one, target)[0] for target in range(LABELS)] == [
+                whole[row] for whole in targets
+            ]
+
+
+@pytest.mark.parametrize("num_failed", [0, 1])
+def test_groups_that_voted_on_some_input_can_be_turned_on_every_other(num_failed):
+    evidence = Evidence(np.array([[4, 0, 0], [1, 0, 0]]), trusted=np.array([0, 0]))
+    for num_groups in (None, 4 + num_failed, 5 + num_failed):
+        can_turn = (num_groups or 4 + num_failed) - num_failed
+        votes, failed = (0, *[-1] * (can_turn - 1 + num_failed)), range(can_turn, can_turn + num_failed)
+
+        def stands(m, can_turn=can_turn, votes=votes, failed=failed):
+            attacks = (reachable(votes, (*hit, *failed)) for hit in combinations(range(can_turn), m))
+            return all(elected(one, 0, 2) == 0 for attack in attacks for one in attack)
+
+        level = 20 if stands(can_turn) else max(m for m in range(can_turn) if stands(m))
+        guarantee = certify.Disjoint(num_groups=num_groups, num_failed=num_failed, num_clients=20, trusted=2)
+        assert guarantee.certify(evidence).levels[1] == level
+        assert guarantee.target_levels(evidence, 1)[1] == level
+
+
+def test_where_the_clients_are_not_known_a_label_that_nobody_can_change_has_the_groups_as_its_level():
+    evidence = Evidence(np.array([[2, 1, 0]]), trusted=np.array([0]))
+    for num_failed in (0, 1, 2):
+        guarantee = certify.Disjoint(num_failed=num_failed, trusted=9)
+        assert guarantee.certify(evidence).levels[0] == 3 + num_failed
+        assert guarantee.target_levels(evidence, 1)[0] == 3 + num_failed
+
+
 @pytest.mark.parametrize("trusted", [1, 2, 3, 4, 9])
 def test_a_takeover_lists_who_could_get_ahead_and_with_how_many_clients(trusted):
     groups, num_clients = DISJOINT["an empty group"]
