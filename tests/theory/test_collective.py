@@ -188,3 +188,12 @@ def test_groups_that_are_silent_can_be_attacked_if_they_have_a_model_and_no_more
     whole = WholeTestSet(counts, votes, np.array([0]), num_failed=1, trusted=trusted, num_groups=3)
     assert [whole.kept(m).inputs for m in range(4)] == [int(m <= level) for m in range(4)]
     assert all(whole.kept(m).exact for m in range(4))
+
+
+def test_the_kind_knows_from_the_groups_who_can_be_attacked():
+    """Two groups never vote. Both have clients in the one case, and one is empty in the other."""
+    votes, truth = np.array([[1], [-1], [-1]]), np.array([0])
+    for members, kept in (([[0], [1], [2]], [1, 1, 0, 0]), ([[0], [1], []], [1, 1, 1, 1])):
+        evidence = Evidence.of_votes(votes, 2, members, trusted=[0])
+        figures = certify.Collective(num_clients=3, trusted=2).figures(evidence, truth, range(4), lambda *_: None)
+        assert list(figures.inputs.values()) == kept

@@ -189,6 +189,14 @@ def test_safe_selection_is_the_paper_with_half_the_alpha():
     assert np.array_equal(safe.abstained, paper.abstained)
 
 
+def test_failed_groups_were_drawn_too():
+    counts = certify.Evidence(np.array([[490, 5]]))
+    setting = {"num_clients": 1000, "group_size": 2}
+    told = certify.Sampled(**setting, num_groups=500).certify(counts).levels[0]
+    assert certify.Sampled(**setting, num_failed=5).certify(counts).levels[0] == told
+    assert certify.Sampled(**setting).certify(counts).levels[0] > told
+
+
 def test_groups_that_cast_no_vote_lower_the_level():
     setting = {"num_clients": 1000, "group_size": 2}
     full = sampled([[490, 10]], **setting)

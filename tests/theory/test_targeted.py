@@ -239,6 +239,20 @@ def test_the_failure_probability_covers_all_targets_at_once_and_the_certificate(
     assert (told > 0) == (tails != "one")  # it says more than the certificate does
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("tails", ["both", "best"])
+def test_the_bounds_on_targets_share_alpha_among_all_inputs(tails, distinct):
+    """A hundred inputs with alpha are each worth one with a hundredth of it; half of it pays for the selection."""
+    row, levels = np.array([[30, 12, 8]]), {}
+    setting = {"num_clients": 60, "group_size": 2, "tails": tails, "distinct": distinct}
+    for inputs, alpha, selection in ((100, 0.1, "safe"), (1, 0.001, "safe"), (1, 0.0005, "paper"), (1, 0.1, "safe")):
+        guarantee = certify.Sampled(alpha=alpha, selection=selection, **setting)
+        found = guarantee.target_levels(Evidence(np.repeat(row, inputs, axis=0)), 2)
+        assert len(set(found.tolist())) == 1
+        levels[inputs, alpha] = found[0]
+    assert levels[100, 0.1] == levels[1, 0.001] == levels[1, 0.0005] < levels[1, 0.1]
+
+
 def may_win(true_counts, weight, target, touched):
     """Whether so many groups can be turned so that no label is ahead of the target; trusted votes are for label 1."""
     for taken in product(*(range(number + 1) for number in true_counts)):
