@@ -24,6 +24,7 @@ def test_it_is_the_share_that_is_right_certified_and_at_least_at_the_level(count
         ]
         assert value == sum(kept) / len(counts)
     assert curve[-1] == 0
+    assert len(curve) == certificate.levels.max() + 2  # it ends one past the largest level
     assert (np.diff(curve) <= 0).all()
 
 

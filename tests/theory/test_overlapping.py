@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from flcert import certify, voting
 from flcert.certify.coverage import SCALE, Coverage, dual_bound, exceeds
+from flcert.certify.seats import seats_of
 from flcert.errors import InputError
 
 LABELS = 3
@@ -81,6 +82,12 @@ def test_what_failed_groups_would_have_voted_cannot_change_a_certified_label():
                 honest[number] = vote
             for malicious in combinations(range(num_clients), int(result.levels[0])):
                 assert all(winner(changed) == result.labels[0] for changed in outcomes(honest, groups, malicious))
+
+
+def test_seats_are_whole_numbers_and_clients_in_the_same_groups_are_of_one_kind():
+    seats = seats_of([[0, 1], [1, 0, 2], []], num_clients=4)
+    assert np.issubdtype(seats.dtype, np.integer)
+    assert sorted(seats.toarray().tolist()) == [[0, 1, 0], [1, 1, 0]]
 
 
 def test_a_shared_group_is_charged_once():

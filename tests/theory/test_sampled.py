@@ -139,6 +139,11 @@ def test_the_fewest_groups_are_the_first_whose_unanimous_vote_is_certified(num_i
     assert (certified(fewest - 1, **more), certified(fewest, **more)) == (False, True)
 
 
+@pytest.mark.parametrize("selection", ["safe", "paper"])
+def test_without_clients_the_fewest_groups_follow_the_selection(selection):
+    assert certify.Sampled(selection=selection).least_groups(10_000) == least_groups(10_000, 0.001, selection)
+
+
 def test_no_inputs_share_no_alpha():
     with pytest.raises(InputError, match=r"num_inputs must be in \[1, .* got 0"):
         least_groups(0)

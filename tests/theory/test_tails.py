@@ -9,6 +9,7 @@ import pytest
 
 from flcert import certify
 from flcert.certify.confidence import clopper_pearson, hypergeometric, hypergeometric_tail
+from flcert.certify.draw import Draw
 from flcert.errors import InputError
 from tests.theory.exact import sampled
 
@@ -168,3 +169,12 @@ def test_bad_options_are_named():
         sampled([[3, 1]], num_clients=5, group_size=2, tails="two")
     with pytest.raises(InputError, match=r"num_groups must be in \[1, C\(n, k\)=10\], got 11"):
         sampled([[11, 0]], num_clients=5, group_size=2, distinct=True)
+
+
+def test_numbers_of_groups_just_within_a_machine_integer_stay_exact():
+    """There are C(66, 33) groups, and twice as many do not fit into 64 bits."""
+    draw, total, share = Draw(66, 33, 500, distinct=False), comb(66, 33), Fraction(1, 4000)  # of alpha
+    least, most = draw.at_least(499, share), draw.at_most(1, share)
+    level = max(m for m in range(34) if least - most > 2 * total - 2 * comb(66 - m, 33))
+    found = sampled([[499, 1]], num_clients=66, group_size=33, alpha=0.001, tails="both")
+    assert (found.levels[0], bool(found.abstained[0])) == (level, False)

@@ -157,16 +157,16 @@ def test_an_input_alone_has_the_levels_that_it_has_among_others(trusted):
 @pytest.mark.parametrize("num_failed", [0, 1])
 def test_groups_that_voted_on_some_input_can_be_turned_on_every_other(num_failed):
     evidence = Evidence(np.array([[4, 0, 0], [1, 0, 0]]), trusted=np.array([0, 0]))
-    for num_groups in (None, 4 + num_failed, 5 + num_failed):
+    for num_groups, trusted in product((None, 4 + num_failed, 5 + num_failed), (2, 4)):
         can_turn = (num_groups or 4 + num_failed) - num_failed
         votes, failed = (0, *[-1] * (can_turn - 1 + num_failed)), range(can_turn, can_turn + num_failed)
 
-        def stands(m, can_turn=can_turn, votes=votes, failed=failed):
+        def stands(m, can_turn=can_turn, votes=votes, failed=failed, trusted=trusted):
             attacks = (reachable(votes, (*hit, *failed)) for hit in combinations(range(can_turn), m))
-            return all(elected(one, 0, 2) == 0 for attack in attacks for one in attack)
+            return all(elected(one, 0, trusted) == 0 for attack in attacks for one in attack)
 
         level = 20 if stands(can_turn) else max(m for m in range(can_turn) if stands(m))
-        guarantee = certify.Disjoint(num_groups=num_groups, num_failed=num_failed, num_clients=20, trusted=2)
+        guarantee = certify.Disjoint(num_groups=num_groups, num_failed=num_failed, num_clients=20, trusted=trusted)
         assert guarantee.certify(evidence).levels[1] == level
         assert guarantee.target_levels(evidence, 1)[1] == level
 
