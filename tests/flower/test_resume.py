@@ -55,10 +55,11 @@ def test_a_server_that_is_stopped_goes_on_where_it_was(rule, network, train, tmp
     assert model_bytes(resumed) == model_bytes(whole)
 
 
-def test_a_group_whose_record_of_dropped_replies_is_damaged_is_trained_again(network, train):
+@pytest.mark.parametrize("damage", [lambda file: file.write_text("{"), lambda file: file.unlink()])
+def test_a_group_whose_record_of_dropped_replies_is_damaged_or_gone_is_trained_again(network, train, damage):
     first = train(network())
     group = group_of(first.ensemble, VICTIM)
-    (first.directory / "dropped" / f"group-{group:05d}.json").write_text("{")
+    damage(first.directory / "dropped" / f"group-{group:05d}.json")
     again = network()
     second = train(again).ensemble
     assert trained_by(again) == {int(one) for one in first.ensemble.grouping.members[group]}

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from flcert.core.leftovers import is_temporary, temporary_beside
 from flcert.core.store import Entry, Store
 from flcert.datasets import load
+from flcert.engines import Inline
+from flcert.pipeline.forget import forget
 from flcert.runs.directory import RunDirectory
 from tests.half_written import leave_half
 
@@ -292,3 +295,22 @@ def test_forget_tells_of_temporary_files_that_it_must_leave(flcert, folder, tmp_
     assert result.code == 0
     assert busy.exists()
     assert "1 temporary files in the store belong to commands that may still run" in " ".join(result.err.split())
+
+
+def test_of_two_that_forget_at_once_each_waits_for_the_other_and_both_are_obeyed(flcert, folder, tmp_path):
+    run(flcert, folder, tmp_path / "run")
+    clients = ("client-0003", "client-0007")
+    with ThreadPoolExecutor(2) as pool:
+        store = Store(tmp_path / "cache")
+        asked = [pool.submit(forget, tmp_path / "run", [one], engine=Inline(), store=store) for one in clients]
+        assert all(one.result().deleted for one in asked)
+    assert RunDirectory.open(tmp_path / "run").config().forget == clients
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".run")] == []
+
+
+def test_other_commands_say_what_to_do_where_forgetting_was_killed_in_its_last_step(flcert, folder, tmp_path):
+    run(flcert, folder, tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / ".run.forgotten")
+    result = flcert("report", "run")
+    assert result.code == 2
+    assert "was being replaced when flcert forget was stopped; repeat that command" in result.err

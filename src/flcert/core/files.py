@@ -1,5 +1,6 @@
 """Write files so that a reader sees the old or the new one, never half of one."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -48,6 +49,23 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def alone_beside(path: Path) -> Iterator[None]:
+    """Wait until no other process is in such a block for a path in the same directory, and keep others waiting.
+
+    The lock is on the directory itself, so it leaves no file behind, and ends with the process.
+    """
+    try:
+        directory = os.open(path.resolve().parent, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
 
 
 def write_json(path: Path, value: Any, *, durable: bool = False) -> None:

@@ -167,7 +167,9 @@ def _kept(run_directory: RunDirectory, group: int, key: str) -> Outcome | None:
         arrays, dropped = run_directory.stored_model(group, key), run_directory.dropped(group)
     except InputError:
         return None
-    return None if arrays is None else Outcome(None, dropped, finite=is_finite(arrays), reused=True)
+    if arrays is None or dropped is None:
+        return None
+    return Outcome(None, dropped, finite=is_finite(arrays), reused=True)
 
 
 def refuse_all(outcomes: Sequence[Outcome]) -> NoReturn:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flcert import attacks
+from flcert.core.files import alone_beside
 from flcert.core.leftovers import remove_leftovers
 from flcert.core.store import Store
 from flcert.engines import Engine
@@ -54,7 +55,8 @@ def forget(
 
     The new run is made beside the old one and replaces it when it is complete. Everything in the store that was
     made from the clients' data is deleted, whichever run made it. Other runs with the same clients are not
-    changed: forget the clients in each of them.
+    changed: forget the clients in each of them. Of several calls at once on runs in one directory, each waits for the
+    one before.
 
     Args:
         path: the run directory.
@@ -63,10 +65,15 @@ def forget(
         store: where models are kept; by default the platform's cache directory.
         progress: called with a stage, the number done and the total.
     """
+    with alone_beside(path):
+        return _forget(path, clients, engine, store or Store(), progress)
+
+
+def _forget(path: Path, clients: Sequence[str], engine: Engine | None, store: Store, progress: Progress) -> Forgotten:
     beside, set_aside = path.with_name(f".{path.name}.forgetting"), path.with_name(f".{path.name}.forgotten")
     if set_aside.exists() and not path.exists():  # killed while the new run was taking its place
         set_aside.rename(path)
-    directory, store = RunDirectory.open(path), store or Store()
+    directory = RunDirectory.open(path)
     before = directory.config()
     if not before.grouping.can_forget:
         able = [name for name, kind in KINDS.items() if kind.can_forget]

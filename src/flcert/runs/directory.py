@@ -136,6 +136,8 @@ class RunDirectory:
         if not cls(path).finished:
             begun = (path / "config.json").exists()
             state = "holds a run that is not finished; run it again" if begun else "is not a run directory"
+            if (path.parent / f".{path.name}.forgotten").exists():
+                state = "was being replaced when flcert forget was stopped; repeat that command"
             raise InputError(f"{path} {state} (no manifest.json)")
         check_seal(path / Manifest.file)
         return cls(path)
@@ -207,10 +209,10 @@ class RunDirectory:
         """Write which replies from a group's clients were not used, and why."""
         write_json(self._dropped(group), DroppedReplies(dropped=tuple(dropped)).model_dump(mode="json"))
 
-    def dropped(self, group: int) -> tuple[DroppedReply, ...]:
-        """What ``write_dropped`` wrote."""
+    def dropped(self, group: int) -> tuple[DroppedReply, ...] | None:
+        """What ``write_dropped`` wrote; None if there is no such file."""
         file = self._dropped(group)
-        return DroppedReplies.read(read_json(file), file).dropped if file.exists() else ()
+        return DroppedReplies.read(read_json(file), file).dropped if file.exists() else None
 
     def _dropped(self, group: int) -> Path:
         return self.path / "dropped" / f"group-{group:05d}.json"
