@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from flcert import certify
 from flcert.core.store import Store
+from flcert.datasets import load
 from flcert.engines import Inline, Processes
 from flcert.errors import InputError
 from flcert.experiments import Options
@@ -18,6 +20,11 @@ from flcert.runs.config import parse_config
 from flcert.runs.directory import RunDirectory
 from flcert.runs.ensemble import open_ensemble
 from flcert.serve.service import Service
+from flcert.training import Recipe
+from flcert.training.panel import Voter
+from flcert.training.start import initial_module, state_arrays
+from flcert.training.tasks import VoteTask
+from flcert.training.votes import vote_on_test_set
 
 NEVER, ON_BRIGHT_INPUTS, ALWAYS = 1, 1e5, 1e9
 REASON = "its model cannot vote: ValueError: weights beyond all measure"
@@ -180,3 +187,16 @@ def test_an_input_that_no_model_can_read_is_the_input_s_fault(runs, tmp_path):
     large = every.without({group: "failed" for group in every.model_keys() if sizes[group] != 2})
     with pytest.raises(InputError, match=r"the models cannot read these inputs \(row 1\): ValueError"):
         large.votes(np.concatenate([DIM, BRIGHT]))
+
+
+def test_what_a_model_draws_when_it_votes_depends_on_no_other_model():
+    federation = load("digits", num_clients=14, num_test=60)
+    recipe = Recipe(model="tests.touchy:Tossing")
+    arrays = {**state_arrays(initial_module(recipe, (64,), 10)), "learnt": np.full(1, 100, dtype=np.float32)}
+    tables = []
+    for before in (1, 2):
+        torch.manual_seed(before)
+        voters = (Voter(recipe, arrays), Voter(recipe, arrays))
+        tables.append([answer["votes"] for answer in vote_on_test_set(federation, VoteTask(voters)).values()])
+    assert len(np.unique(tables[0][0])) > 5
+    assert all(np.array_equal(votes, tables[0][0]) for table in tables for votes in table)

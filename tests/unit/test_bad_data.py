@@ -168,6 +168,8 @@ class Grumpy(nn.Module):
             raise KeyError("no")
 
     def forward(self, inputs):
+        if self.mood == "noisy":
+            return torch.rand(len(inputs), 10) + self.bias
         return {"tuple": (inputs,), "none": None, "raise": {}.get("x").y if self.mood == "raise" else 0}[self.mood]
 
 
@@ -178,6 +180,7 @@ class Grumpy(nn.Module):
         ("raise", "the model cannot read an input of shape .*: AttributeError"),
         ("tuple", "must give a tensor of floating-point scores, got tuple"),
         ("none", "must give a tensor of floating-point scores, got NoneType"),
+        ("noisy", "must give the same scores for the same input each time in evaluation mode"),
         ("frozen", "the model has no parameters to train"),
         ("narrow", "parameters must be float32, got torch.bfloat16 for 'bias'"),
     ],

@@ -98,7 +98,7 @@ def check_output(module: nn.Module, example: torch.Tensor, num_labels: int) -> N
     module.eval()
     with torch.no_grad():
         try:
-            scores = module(example[None])
+            scores, again = module(example[None]), module(example[None])
         except Exception as error:  # a user's code may raise anything
             reason = f"{type(error).__name__}: {error}"
             raise InputError(f"the model cannot read an input of shape {tuple(example.shape)}: {reason}") from None
@@ -109,6 +109,10 @@ def check_output(module: nn.Module, example: torch.Tensor, num_labels: int) -> N
         raise InputError(
             f"the model must give one score for each of the {num_labels} labels, "
             f"shape (1, {num_labels}), got {tuple(scores.shape)}"
+        )
+    if not torch.allclose(scores, again, rtol=0, atol=0, equal_nan=True):
+        raise InputError(
+            "the model must give the same scores for the same input each time in evaluation mode; noise is for training"
         )
     if stackable(module):
         _check_stacked(module, example, scores)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from flcert.attacks import triggers
 from flcert.certify import Evidence, RankCounts, count_ranks
+from flcert.core.determinism import restored_generators, seed_everything
 from flcert.core.digest import digest_json, digest_named
 from flcert.core.settings import Choice
 from flcert.core.store import Arrays, Entry, Store, derived
@@ -220,20 +221,21 @@ def _task(
 
 def vote_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
     """The votes of each model on the federation's test inputs, in a worker."""
-    inputs = _received(federation, task)
-    return {
-        seat: {"votes": votes}
-        for seat, votes in enumerate(one for together in _panels(federation, task) for one in together.votes(inputs))
-    }
+    return {seat: {"votes": votes} for seat, votes in enumerate(_answered(federation, task, "votes"))}
 
 
 def rank_on_test_set(federation: Federation, task: VoteTask) -> dict[int, Arrays]:
     """How each model ranks all labels on each of the federation's test inputs, in a worker."""
+    return {seat: {"ranks": ranks} for seat, ranks in enumerate(_answered(federation, task, "ranks"))}
+
+
+def _answered(federation: Federation, task: VoteTask, what: Literal["votes", "ranks"]) -> Iterator[NDArray[np.generic]]:
+    """The answer of each model. What it may draw from a process-wide generator depends on no other model."""
     inputs = _received(federation, task)
-    return {
-        seat: {"ranks": ranks}
-        for seat, ranks in enumerate(one for together in _panels(federation, task) for one in together.ranks(inputs))
-    }
+    with restored_generators():
+        for together in _panels(federation, task):
+            seed_everything(task.voters[0].recipe.seed)
+            yield from getattr(together, what)(inputs)
 
 
 def _panels(federation: Federation, task: VoteTask) -> Iterator[Panel]:
