@@ -260,9 +260,12 @@ def test_the_head_on_the_front_is_the_public_model(start, store):
         assert (votes == labels_of(network())).all()
 
 
-def test_features_of_an_input_do_not_depend_on_the_inputs_beside_it():
-    module = models.build(Choice(name="cnn"), (28, 28), 10, 0).eval()
-    inputs = torch.rand(40, 28, 28, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("shape", [(28, 28), (561,)], ids=["rows at multiples of 64 bytes", "rows anywhere"])
+def test_features_of_an_input_do_not_depend_on_the_inputs_beside_it(shape):
+    torch.manual_seed(0)
+    dense = torch.nn.Sequential(torch.nn.Linear(561, 50), torch.nn.ReLU())
+    module = dense if shape == (561,) else models.build(Choice(name="cnn"), shape, 10, 0).eval()
+    inputs = torch.rand(40, *shape, generator=torch.Generator().manual_seed(0))
     together = one_by_one(module, inputs)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
     assert torch.equal(one_by_one(module, inputs[order]), together[order])

@@ -14,7 +14,7 @@ from flcert.core.determinism import one_thread, restored_generators, seed_everyt
 from flcert.core.digest import digest_json, digest_named
 from flcert.core.settings import Choice
 from flcert.core.store import Arrays
-from flcert.errors import InputError, RunError
+from flcert.errors import InputError
 from flcert.features.efficientnet import efficientnet_lite0
 from flcert.features.front import front
 from flcert.features.word_vectors import word_vectors
@@ -77,7 +77,10 @@ class PublicFunction:
             return _kept[self.identity]
         module = _built(self.choice, self.input_shape, self.weights)
         if _identity(self.choice, self.input_shape, module) != self.identity:
-            raise RunError(f"features {self.choice.name!r} are not what they were at first, or a worker differs")
+            raise InputError(
+                f"features {self.choice.name!r} must be the same each time they are built, in every process, but their "
+                "weights or code differ from the first time"
+            )
         if self.ours:
             _kept.clear()
             _kept[self.identity] = module
@@ -99,7 +102,8 @@ def one_by_one(module: nn.Module, inputs: Tensor) -> Tensor:
 
 def _features(module: nn.Module, inputs: Tensor, batch: int) -> Tensor:
     with one_thread(), torch.inference_mode():
-        features = torch.cat([module(part) for part in torch.split(inputs, batch)]).clone()
+        # a part of a larger table may begin at any address, and some kernels round by it: a copy never does
+        features = torch.cat([module(part.clone()) for part in torch.split(inputs, batch)]).clone()
     if features.shape[0] != len(inputs):
         raise InputError(f"a features function must give one row for each input, got {len(features)} for {len(inputs)}")
     return features

@@ -21,7 +21,7 @@ from flcert.training.tasks import GroupTask
 
 TRAINING_VERSION = 1  # raise it whenever the same inputs would train to different bytes
 ATTACK_VERSION = 2  # raise it whenever the same attack would give different bytes
-FEATURES_VERSION = 1  # raise it whenever the same examples would give different features
+FEATURES_VERSION = 2  # raise it whenever the same examples would give different features
 VOTING_VERSION = 2  # raise it whenever the same model and inputs could give different votes
 COMPRESSION_VERSION = 1  # raise it whenever the same model would be compressed to different bytes
 
