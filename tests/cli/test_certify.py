@@ -161,6 +161,7 @@ def test_a_target_of_groups_drawn_at_random_names_alpha_and_all_possible_groups(
         ("", "is empty"),
         ("a,b\n", "has a line of names and no rows"),
         ("0,1\n0,x\n", "line 2: 'x' is not a whole number"),
+        (f"0,1\n0,{10**19}\n", f"line 2: '{10**19}' is not a whole number of at most 18 digits"),
         ("0,1\n0,1.5\n", "line 2: '1.5' is not a whole number"),
         ("x,1\n0,1\n", "line 1: 'x' is not a whole number"),
         ("0,-2\n", "votes must be in [-1, 2**31 - 1], got -2 to 0"),

@@ -110,4 +110,5 @@ def _read(path: Path) -> Account:
     try:
         return Account.model_validate(read_json(path))
     except ValidationError as failure:
-        raise complaint(failure, f"{path} is damaged: {failure.errors()[0]['loc'] or 'it'}") from None
+        where = ".".join(map(str, failure.errors()[0]["loc"])) or "it"
+        raise complaint(failure, f"{path} is damaged: {where}") from None

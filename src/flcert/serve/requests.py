@@ -64,8 +64,12 @@ def _from_json(body: bytes, limits: Limits, input_shape: tuple[int, ...], input_
     _check_count(body, limits, input_shape)
     try:
         asked: Any = json.loads(body)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise RefusedError(422, "the body must have no lists within lists beyond the shape of an input") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RefusedError(400, f"the body is not JSON: {error}") from None
+    except ValueError:  # Python reads no whole number of thousands of digits
+        raise _not_numbers() from None
     if not isinstance(asked, dict) or set(asked) != {"inputs"}:
         raise RefusedError(422, 'the body must be {"inputs": [...]}: one input, or a list of them')
     shape, numbers = _flattened(asked["inputs"], input_shape)

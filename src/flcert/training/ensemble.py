@@ -303,9 +303,11 @@ def checked_inputs(inputs: NDArray[np.generic], input_shape: tuple[int, ...], in
         raise InputError(f"each input must have shape {input_shape}, got {array.shape[1:]}")
     if not np.can_cast(array.dtype, np.dtype(input_dtype), casting="same_kind"):
         raise InputError(f"inputs must be of dtype {input_dtype}, got {array.dtype}")
-    with np.errstate(over="ignore"):  # overflows become infinite, and are refused as such
+    with np.errstate(over="ignore"):  # overflows become infinite
         converted = array.astype(input_dtype).reshape(-1, *input_shape)
     if not np.isfinite(converted).all():
-        row = int(np.argwhere(~np.isfinite(converted))[0][0])
-        raise InputError(f"inputs must be finite, got NaN or infinity in row {row}")
+        wrong = tuple(np.argwhere(~np.isfinite(converted))[0])
+        value = array.reshape(converted.shape)[wrong]
+        rule = f"fit into {input_dtype}" if np.isfinite(value) else "be finite"
+        raise InputError(f"inputs must {rule}, got {value} in row {wrong[0]}")
     return converted

@@ -88,7 +88,7 @@ def _vote_cell(text: str) -> int:
 
 def _whole_number(text: str) -> int:
     if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text):
-        raise ValueError(f"{text[:30]!r} is not a whole number")
+        raise ValueError(f"{text[:30]!r} is not a whole number of at most 18 digits")
     return int(text)
 
 
