@@ -106,7 +106,10 @@ def test_a_group_of_excluded_clients_has_clients_and_no_model(folder, store, tmp
 
 def test_the_record_is_kept_and_told_wherever_a_table_is_printed(flcert, folder, tmp_path):
     spoil(folder, USERS[1], USERS[6])
-    told = "2 clients' files were unusable and left out; they count towards the m malicious clients."
+    told = (
+        "2 clients' files were unusable and left out: beside a federation of honest clients they are 2 of the m "
+        "malicious ones, so read m = 2 and above."
+    )
     options = ["--set", "data.name=folder", "--set", f"data.options.path={folder}", "--groups", "4"]
     refused = flcert("run", *options, *FEW, "--out", "run")
     assert (refused.code, refused.out) == (2, "")
@@ -135,7 +138,7 @@ def test_the_record_is_kept_and_told_wherever_a_table_is_printed(flcert, folder,
     assert json.loads(flcert("run", *options, *FEW, *exclude, "--out", "run", "--json").out)["excluded"] == 2
     assert "1 of the runs left out clients whose files were unusable" in " ".join(flcert("compare", "run").out.split())
     assert flcert("forget", "run", "client-6", *FEW[-3:]).code == 0
-    assert "1 client's file was unusable and left out; it counts towards" in flcert("certify", "run").out
+    assert "1 client's file was unusable and left out: beside a federation" in flcert("certify", "run").out
 
 
 def test_an_attack_by_an_excluded_client_changes_nothing(folder, store, tmp_path):

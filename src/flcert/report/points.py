@@ -68,14 +68,17 @@ def overlap_sentence(facts: OverlapFacts) -> str:
 def excluded_sentence(number: int | None) -> str:
     """How clients with unusable data are counted; nothing if there are none.
 
-    >>> excluded_sentence(2)
-    "2 clients' files were unusable and left out; they count towards the m malicious clients."
+    >>> excluded_sentence(1).partition(": ")[2]
+    'beside a federation of honest clients it is one of the m malicious ones.'
     """
     if not number:
         return ""
     if number == 1:
-        return "1 client's file was unusable and left out; it counts towards the m malicious clients."
-    return f"{number:,} clients' files were unusable and left out; they count towards the m malicious clients."
+        left_out, they_are = "1 client's file was unusable and left out", "it is one of the m malicious ones"
+    else:
+        left_out = f"{number:,} clients' files were unusable and left out"
+        they_are = f"they are {number:,} of the m malicious ones, so read m = {number:,} and above"
+    return f"{left_out}: beside a federation of honest clients {they_are}."
 
 
 def public_sentence(figures: PublicFigures, num_inputs: int) -> str:
