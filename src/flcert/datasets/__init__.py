@@ -1,5 +1,6 @@
 """Data sets whose examples are divided among clients, by name."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -49,6 +50,17 @@ __all__ = [
     "pilot",
     "source",
 ]
+
+
+def written(name: str) -> str:
+    """The name of a data set, or of a setting that begins with it, as papers write it.
+
+    >>> written("mnist-0.5"), written("har"), written("digits"), written("my-own")
+    ('MNIST-0.5', 'HAR', 'digits', 'my-own')
+    """
+    known = (one for one in DATASETS if re.match(rf"{re.escape(one)}(?![\w])", name))
+    longest = max(known, key=len, default="")
+    return f"{DATASETS[longest].written or longest}{name.removeprefix(longest)}" if longest else name
 
 
 def load(name: str, **options: Any) -> Federation:

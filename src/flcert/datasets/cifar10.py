@@ -59,6 +59,7 @@ def read_batch(content: bytes, what: str) -> Labelled:
 
 CIFAR10 = DataSet(
     title=FILES.title,
+    written="CIFAR-10",
     options=Cifar10Options,
     load=lambda options: dealt(read(options), options),
     pilot=lambda options: pilot(read(options), options),

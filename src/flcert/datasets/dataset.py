@@ -45,6 +45,7 @@ class DataSet:
 
     Args:
         title: what it is, in a few words.
+        written: how papers write its name; by default as it is called here.
         options: the options a user may set.
         load: makes the federation from an instance of ``options``.
         pilot: makes inputs and labels of the examples that ``load`` gives to nobody, if the option ``num_pilot`` leaves
@@ -74,6 +75,7 @@ class DataSet:
     licence: str = ""
     no_files: str = ""
     backdoor: Callable[[Any], dict[str, Any]] | None = None
+    written: str = ""
 
     def __post_init__(self) -> None:
         if self.files:

@@ -131,6 +131,7 @@ def _backdoor(options: TextOptions) -> dict[str, Any]:
 
 CHITCHAT = DataSet(
     title=FILES.title,
+    written="Chit-Chat",
     options=ChitchatOptions,
     load=load_chitchat,
     input_shape=(10,),
@@ -143,6 +144,7 @@ CHITCHAT = DataSet(
 
 REDDIT = DataSet(
     title="your own file of texts, each with its user",
+    written="Reddit",
     options=RedditOptions,
     load=load_reddit,
     input_shape=(10,),

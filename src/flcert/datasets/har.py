@@ -120,6 +120,7 @@ def _table(archive: zipfile.ZipFile, part: str, what: str) -> NDArray[np.float32
 
 HAR = DataSet(
     title=FILES.title,
+    written="HAR",
     options=HarOptions,
     load=load,
     input_shape=(561,),

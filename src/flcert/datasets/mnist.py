@@ -60,10 +60,11 @@ def _files(*sha256: str) -> dict[str, dict[str, str]]:
     return {f"{name}-ubyte": {digest: ""} for name, digest in zip(names, sha256, strict=True)}
 
 
-def _record(source: Source, label_names: tuple[str, ...]) -> DataSet:
+def _record(source: Source, written: str, label_names: tuple[str, ...]) -> DataSet:
     """What MNIST and Fashion-MNIST have in common."""
     return DataSet(
         title=source.title,
+        written=written,
         options=ImageOptions,
         load=lambda options: dealt(read(source, label_names, options), options),
         pilot=lambda options: pilot(read(source, label_names, options), options),
@@ -92,6 +93,7 @@ MNIST = _record(
         ),
         largest=16 + 60_000 * 28 * 28,
     ),
+    "MNIST",
     label_names=tuple("0123456789"),
 )
 
@@ -112,5 +114,6 @@ FASHION_MNIST = _record(
         ),
         largest=16 + 60_000 * 28 * 28,
     ),
+    "Fashion-MNIST",
     label_names=CLOTHES,
 )
