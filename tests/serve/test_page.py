@@ -1,5 +1,7 @@
 """The page in a real browser: draw, pick, slide, and an error when the service is gone."""
 
+from itertools import pairwise
+
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -91,6 +93,15 @@ def test_a_test_input_is_shown_with_the_level_of_the_run_and_the_slider_tells_wh
     mark = page.browser.find_element(By.CSS_SELECTOR, "#curve .mark")
     reach = (len(RunDirectory.open(run_directory).summary().certified_accuracy) - 1) or 1
     assert float(mark.get_attribute("x1")) == pytest.approx(78 + 620 * sample.level / reach)
+
+
+def test_the_curve_is_a_staircase_with_a_step_at_every_m(page, run_directory):
+    page.options()
+    line = page.browser.find_element(By.CSS_SELECTOR, "#curve .curve").get_attribute("points")
+    corners = [tuple(map(float, corner.split(","))) for corner in line.split()]
+    assert all(before[0] == after[0] or before[1] == after[1] for before, after in pairwise(corners))
+    curve = RunDirectory.open(run_directory).summary().certified_accuracy
+    assert [y for _, y in corners[::2]] == pytest.approx([16 + 240 * (1 - share) for share in curve])
 
 
 def test_the_slider_names_who_could_take_over(page, run_directory):
