@@ -36,7 +36,8 @@ def test_it_predicts_recommends_and_prints_the_command(flcert, tmp_path):
     rows = list(csv.DictReader((tmp_path / "pilot" / "pilot.csv").open()))
     assert {row["groups"] for row in rows} == {"12", "40"}
     assert all(float(row["low"]) <= float(row["certified_accuracy"]) <= float(row["high"]) for row in rows)
-    assert (tmp_path / "pilot" / "pilot.png").stat().st_size > 1000
+    for form in ("png", "svg", "pdf"):
+        assert (tmp_path / "pilot" / f"pilot.{form}").stat().st_size > 1000
     command = result.out.strip().splitlines()[-1]
     assert command.startswith("flcert run --set data.options.num_clients=80")
     assert command.endswith("--set pilot.share=0.4 --groups 40")

@@ -196,7 +196,7 @@ def test_the_figure(flcert, tmp_path, form, begins):
     assert pictures[0].startswith(begins)
     assert pictures[0] == pictures[1]
     if form == "svg":
-        assert b"malicious clients m" in pictures[0]  # as a comment beside the drawn letters
+        assert b">malicious clients m</text>" in pictures[0]
 
 
 def test_own_data_are_counted(flcert, tmp_path):

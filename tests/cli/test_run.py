@@ -30,7 +30,7 @@ def test_it_shows_progress_a_table_a_sentence_and_where_the_page_is(flcert, tmp_
     assert sentence in " ".join(page.split())
     assert "http" not in page.replace("http-equiv", "")
     assert sorted(file.name for file in (tmp_path / "run" / "figures").iterdir()) == [
-        *("curve.png", "curve.svg", "levels.png", "levels.svg", "sizes.png", "sizes.svg")
+        f"{name}.{form}" for name in ("curve", "levels", "sizes") for form in ("pdf", "png", "svg")
     ]
 
 

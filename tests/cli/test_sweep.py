@@ -42,7 +42,7 @@ def test_every_combination_is_a_run_and_the_comparison_has_its_figures(flcert):
         assert sum(run.summary().certified_accuracy[1:]) == pytest.approx(float(row["area"]))
         assert flcert("certify", run.path).code == 0
     assert all(row[key] == "" for row in table for key in row if key.endswith(("_mark", "_deviation")))
-    for name in ("comparison.png", "comparison.svg", "comparison.html", "comparison-curves.csv"):
+    for name in ("comparison.png", "comparison.svg", "comparison.pdf", "comparison.html", "comparison-curves.csv"):
         assert Path("s", name).stat().st_size > 500
     again = json.loads(flcert(*command, "--out", "s", "--json").out)
     assert again["groups"] == {"trained": 0, "reused": 20}

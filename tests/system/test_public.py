@@ -25,7 +25,7 @@ from flcert.datasets import Federation, load
 from flcert.engines import Inline, Processes
 from flcert.errors import InputError, IntegrityError
 from flcert.experiments import Options
-from flcert.experiments.reproduce import Request, reproduce
+from flcert.experiments.reproduce import Request, Site, reproduce
 from flcert.features import PublicFunction, one_by_one
 from flcert.grouping import balanced
 from flcert.pipeline.compress import compress
@@ -613,7 +613,7 @@ def test_a_figure_says_up_to_which_m_the_federation_is_above_the_public_model(na
     data = ["data.options.num_test=40", "grouping.num_groups=4", "certificate.alpha=0.5"]
     config = load_config(preset="digits", scale=0.1, overrides=[*settings, *data])
     request = Request(name, config, "tiny", Options(groups=(2, 4)) if name == "groups" else Options())
-    made = reproduce(request, tmp_path / "figures", engine=Inline(), store=store)
+    made = reproduce(request, Site(tmp_path / "figures", Inline(), store))
     alone = np.mean(labels_of(network()) == FEDERATION.test_labels)
     curves = {}
     for method, setting, m, share, *_ in made.outcome.rows:

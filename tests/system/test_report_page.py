@@ -55,8 +55,7 @@ def text(page, name):
 
 def test_the_page_asks_for_nothing_from_outside(run_directory):
     page = (run_directory.path / "report.html").read_text()
-    without_images = re.sub(r"data:image/svg\+xml;base64,[\w+/=]+", "", page)
-    assert "http" not in without_images
+    assert "http" not in page
     assert not re.search(r"(?:src|href)=\"(?!data:|#)", page)
 
 
@@ -163,12 +162,13 @@ def test_every_label_has_a_row_that_says_how_many_inputs_clients_can_turn_into_i
 
 def test_the_pictures_show_levels_and_sizes():
     counts = np.array([[9, 0], [7, 2], [0, 9], [5, 4]])  # levels 4, 2, 4, 0
-    axes = levels_figure(disjoint(counts), np.array([0, 1, 1, 0])).axes[0]
-    (right, wrong), names = axes.containers, [entry.get_text() for entry in axes.get_legend().get_texts()]
+    figure = levels_figure("Levels", disjoint(counts), np.array([0, 1, 1, 0]))
+    (axes,), (legend,) = figure.axes, figure.legends
+    (right, wrong), names = axes.containers, [entry.get_text() for entry in legend.get_texts()]
     assert names == ["right", "wrong"]
     assert [bar.get_height() for bar in right] == [1, 0, 0, 0, 2]
     assert [bar.get_height() for bar in wrong] == [0, 0, 1, 0, 0]
-    axes = sizes_figure(np.array([0, 2, 2, 5])).axes[0]
+    axes = sizes_figure("Sizes", np.array([0, 2, 2, 5])).axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("clients in a group", "groups")
     bars = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in axes.containers[0]}
     assert bars == {0: 1, 2: 2, 5: 1}

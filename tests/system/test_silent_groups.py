@@ -14,7 +14,7 @@ from flcert.datasets import load
 from flcert.engines import Inline, Processes
 from flcert.errors import InputError
 from flcert.experiments import Options
-from flcert.experiments.reproduce import Request, reproduce
+from flcert.experiments.reproduce import Request, Site, reproduce
 from flcert.pipeline.run import run
 from flcert.runs.config import parse_config
 from flcert.runs.directory import RunDirectory
@@ -140,7 +140,7 @@ def test_a_figure_of_the_paper_charges_them_as_a_run_does(runs, tmp_path):
     facts = [group.failure for group in RunDirectory.open(made.directory).manifest().groups]
     assert any(facts)
     request = Request("groups", settings, "touchy", Options(groups=(8,)))
-    figure = reproduce(request, tmp_path / "figure", engine=Inline(), store=Store(tmp_path / "cache"))
+    figure = reproduce(request, Site(tmp_path / "figure", Inline(), Store(tmp_path / "cache")))
     with figure.table.open(newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["method"] == "FLCert-D"]
     assert [float(row["certified_accuracy"]) for row in rows] == pytest.approx(made.summary.certified_accuracy)

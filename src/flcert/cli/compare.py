@@ -34,7 +34,7 @@ def compare(
     ] = None,
     m: Levels = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Directory for comparison.csv, .png, .svg and .html.")
+        Path, typer.Option("--out", "-o", help="Directory for comparison.csv, .png, .svg, .pdf and .html.")
     ] = Path("comparison"),
     modules: OwnModules = None,
     json_: Json = False,
@@ -94,7 +94,8 @@ def print_comparison(
     keys = len(comparison.differing)
     lists = f", which lists the {keys} keys in which the settings differ" if keys > MOST_VALUES else ""
     console.print(
-        f"\ntable: {files['table']}\nfigure: {files['png']} and .svg\npage: {files['page']}{lists}", soft_wrap=True
+        f"\ntable: {files['table']}\nfigure: {files['png']}, .svg and .pdf\npage: {files['page']}{lists}",
+        soft_wrap=True,
     )
 
 

@@ -73,6 +73,8 @@ Cache = Annotated[
 
 EXIT_INTERRUPTED = 130
 
+FIGURES = "figures"
+
 STAGES = {
     "train": "training groups",
     "votes": "voting",
@@ -149,12 +151,13 @@ class ProgressBars:
         self._bars.update(self._tasks[stage], completed=done, total=total)
 
     def announce(self, what: str) -> None:
-        """Print what comes next above the bars, and reset the bars."""
+        """Print what comes next above the bars, and reset the bars, except that of whole figures."""
         self._bars.start()
         if not self._bars.disable:
             self._bars.console.print(what, style="bold")
-        for task in self._tasks.values():
-            self._bars.reset(task)
+        for stage, task in self._tasks.items():
+            if stage != FIGURES:
+                self._bars.reset(task)
 
     def stop(self) -> None:
         """Stop the bars, and leave them on the screen."""

@@ -169,7 +169,8 @@ def _write(out: Path, found: "Piloted", facts: dict[str, Any]) -> None:
     import numpy as np
 
     from flcert.core.files import writable_directory, write_atomic, write_json
-    from flcert.report.figures import forecast_figure, rendered
+    from flcert.report.drawing import files_of
+    from flcert.report.figures import forecast_figure
 
     writable_directory(out)
     write_json(out / "pilot.json", facts)
@@ -180,9 +181,9 @@ def _write(out: Path, found: "Piloted", facts: dict[str, Any]) -> None:
         lines += [f"{one.num_groups},{m},{share:.6f},{low:.6f},{high:.6f}" for m, (share, low, high) in rows]
         curves[f"N = {one.num_groups:,}"] = (one.forecast.curve, ends[:, 0], ends[:, 1])
     write_atomic(out / "pilot.csv", ("\n".join(lines) + "\n").encode())
-    figure = forecast_figure(curves)
-    for form in ("png", "svg"):
-        write_atomic(out / f"pilot.{form}", rendered(figure, form))
+    title = f"Predicted certified accuracy, n = {found.num_clients:,} clients"
+    for form, picture in files_of(forecast_figure(title, curves)).items():
+        write_atomic(out / f"pilot.{form}", picture)
 
 
 def _print(found: "Piloted", best: "Candidate | None", target: int | None, command: str | None) -> None:

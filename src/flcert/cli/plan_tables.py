@@ -235,7 +235,8 @@ def draw(found: Planned, path: Path) -> None:
         found: the plans.
         path: the file.
     """
-    from flcert.report.figures import agreement_figure, rendered  # Matplotlib loads slowly
+    from flcert.report.drawing import rendered  # Matplotlib loads slowly
+    from flcert.report.figures import agreement_figure
 
     one_number = len(found.overviews) == 1
     chosen = {

@@ -3,12 +3,15 @@
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flcert.cli.options import (
+    FIGURES,
     Cache,
     EngineName,
     Json,
@@ -19,16 +22,21 @@ from flcert.cli.options import (
     Timeout,
     progress_bars,
 )
+from flcert.errors import RunError, unknown_name
 
 if TYPE_CHECKING:
-    from flcert.experiments.reproduce import Reproduction
+    from collections.abc import Sequence
+
+    from flcert.experiments.reproduce import Refused, Reproduction, Request, Site
+
+ALL = "all"
 
 
 def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="comparison, groups, backdoor, seeds, base-algorithms, empirical, cost or convergence.",
+            help="comparison, groups, backdoor, seeds, base-algorithms, empirical, cost, convergence, or all.",
         ),
     ],
     preset: Annotated[
@@ -74,21 +82,29 @@ def reproduce(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a figure of the paper: a table (CSV), a picture (PNG and SVG), and a section of report.html.
+    """Make figures of the paper: for each a table (CSV), a picture (PNG, SVG, PDF), and a section of report.html.
+
+    - `comparison`: certified accuracy of FLCert beside the single global model and CRFL
+    - `groups`: the impact of the number of groups N
+    - `backdoor`: what is proved on inputs with a trigger
+    - `seeds`: the impact of the seeds of grouping and training
+    - `base-algorithms`: FedAvg, Krum, trimmed mean, median and FLTrust inside the groups
+    - `empirical`: test accuracy and attack success rate under known attacks
+    - `cost`: certified accuracy against the rounds of training
+    - `convergence`: accuracy by round of a group's model and of the single global model
+    - `all`: all eight; if a setting cannot do one of them, the others are made, and the exit code is 1
 
     Groups in the store are not trained again, so repeating a stopped command resumes it.
 
     Example: `flcert reproduce groups --preset digits --scale 0.2`
+
+    Example: `flcert reproduce all --preset mnist-0.5-public`
     """
-    from flcert.cli.render import output
     from flcert.core.store import Store
     from flcert.engines import build
-    from flcert.experiments import experiment
-    from flcert.experiments.lab import check_config
+    from flcert.experiments import EXPERIMENTS, IN_ORDER, experiment
     from flcert.experiments.options import checked
-    from flcert.experiments.reproduce import Request
-    from flcert.experiments.reproduce import reproduce as make
-    from flcert.pipeline.run import federation_of
+    from flcert.experiments.reproduce import Refused, Request, Site, label_of
     from flcert.runs.config import load_config
 
     given = {
@@ -99,23 +115,63 @@ def reproduce(
         "copies": copies,
         "single_rounds": single_rounds,
     }
-    options = checked(name, experiment(name).uses, **given)
-    where = build(engine, workers, scheduler=scheduler, timeout=timeout)
-    chosen = preset or list(experiment(name).presets)
-    settings = {one: load_config(overrides=set_ or [], preset=one, scale=scale) for one in chosen}
-    for config in settings.values():  # report what is wrong or missing before anything is trained
-        check_config(config)
-        if len(settings) > 1:
-            federation_of(config)
-    for one, config in settings.items():
-        label = one if scale == 1 else f"{one}-scale-{scale:g}"
-        request = Request(name, config, label, options, _command(name, one, scale, set_ or [], given))
-        with progress_bars(quiet) as bars:
-            made = make(request, out, engine=where, store=Store(cache), progress=bars, announce=bars.announce)
-        if json_:
-            typer.echo(json.dumps(_as_json(made)))
+    if name not in (ALL, *EXPERIMENTS):
+        raise unknown_name("experiment", name, (ALL, *EXPERIMENTS))
+    chosen = {one: experiment(one) for one in (IN_ORDER if name == ALL else [name])}
+    options = checked(name, [option for one in chosen.values() for option in one.uses], **given)
+    presets = preset or list(dict.fromkeys(own for one in chosen.values() for own in one.presets))
+    settings = {one: load_config(overrides=set_ or [], preset=one, scale=scale) for one in presets}
+    requests = []
+    for one, (figure, about) in product(settings, chosen.items()):
+        if preset or one in about.presets:
+            used = {option: value for option, value in given.items() if option in about.uses}
+            command = _command(figure, one, scale, set_ or [], used)
+            requests.append(Request(figure, settings[one], label_of(one, scale), options, command))
+    site = Site(out, build(engine, workers, scheduler=scheduler, timeout=timeout), Store(cache))
+    made: list[Reproduction | Refused] = []
+    try:
+        _make(requests, site, made, quiet)
+    finally:  # the bars are gone by now, and what was made is told even if the command was stopped
+        _tell(made, as_json=json_)
+    if refused := [result.figure for result in made if isinstance(result, Refused)]:
+        raise RunError(f"{len(refused)} of {len(requests)} figures could not be made: {', '.join(refused)}")
+
+
+def _make(requests: "Sequence[Request]", site: "Site", made: "list[Reproduction | Refused]", quiet: bool) -> None:
+    """Make figures, with one display of progress for all of them, and add each to a list as soon as it is made."""
+    from flcert.experiments.reproduce import reproduce as make
+    from flcert.experiments.reproduce import reproduce_all
+
+    with progress_bars(quiet) as bars:
+        if len(requests) == 1:
+            made.append(make(requests[0], replace(site, progress=bars, announce=bars.announce)))
+            return
+
+        def announce(what: str) -> None:
+            bars.announce(f"figure {len(made) + 1} of {len(requests)}, {requests[len(made)].stem}: {what}")
+
+        bars(FIGURES, 0, len(requests))
+        for one in reproduce_all(requests, replace(site, progress=bars, announce=announce)):
+            made.append(one)
+            bars(FIGURES, len(made), len(requests))
+
+
+def _tell(made: "Sequence[Reproduction | Refused]", *, as_json: bool) -> None:
+    """Print what was made, and what could not be made and why."""
+    from flcert.cli.render import output, warn
+    from flcert.experiments.reproduce import Refused
+
+    page = None
+    for one in made:
+        if as_json:
+            typer.echo(json.dumps(asdict(one) if isinstance(one, Refused) else _as_json(one)))
+        elif isinstance(one, Refused):
+            warn(f"{one.figure} cannot be made: {one.reason}")
         else:
-            output().print(_sentence(made), soft_wrap=True)
+            output().print(_sentence(one), soft_wrap=True)
+            page = one.page
+    if page:
+        output().print(f"report: {page}", soft_wrap=True)
 
 
 def _command(name: str, preset: str, scale: float, settings: list[str], given: Mapping[str, object]) -> str:
@@ -133,8 +189,9 @@ def _command(name: str, preset: str, scale: float, settings: list[str], given: M
 
 def _as_json(made: "Reproduction") -> dict[str, object]:
     return {
+        "figure": made.table.stem,
         "table": str(made.table),
-        "pictures": [str(made.table.with_suffix(form)) for form in (".png", ".svg")],
+        "pictures": [str(made.table.with_suffix(form)) for form in (".png", ".svg", ".pdf")],
         "report": str(made.page),
         "groups": {"trained": made.trained, "reused": made.reused, "failed": list(made.failed)},
         "note": made.outcome.note,
@@ -146,5 +203,5 @@ def _sentence(made: "Reproduction") -> str:
     failed = "".join(f"{one}\n" for one in made.failed)
     return (
         f"{made.table.stem}: {made.trained:,} groups trained, {made.reused:,} reused from the store\n{failed}"
-        f"table: {made.table}\npicture: {made.table.with_suffix('.png')} and .svg\nreport: {made.page}"
+        f"table: {made.table}\npicture: {made.table.with_suffix('.png')}, .svg and .pdf"
     )

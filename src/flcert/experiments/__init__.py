@@ -11,7 +11,7 @@ from flcert.experiments.convergence import convergence
 from flcert.experiments.cost import cost
 from flcert.experiments.empirical import empirical
 from flcert.experiments.groups import groups
-from flcert.experiments.lab import Lab, open_lab
+from flcert.experiments.lab import Lab
 from flcert.experiments.options import Options
 from flcert.experiments.outcome import Outcome
 from flcert.experiments.seeds import seeds
@@ -59,7 +59,11 @@ EXPERIMENTS = {
 }
 """The experiments by name."""
 
-__all__ = ["EXPERIMENTS", "Experiment", "Lab", "Options", "Outcome", "experiment", "open_lab"]
+IN_ORDER = ("convergence", "cost", "comparison", "groups", "backdoor", "seeds", "base-algorithms", "empirical")
+"""All of them, in the order in which they share most: the first two keep models of earlier rounds, too, and the others
+find the same groups in the store, the single global model included. The other way round they would be trained again."""
+
+__all__ = ["EXPERIMENTS", "IN_ORDER", "Experiment", "Lab", "Options", "Outcome", "experiment"]
 
 
 def experiment(name: str) -> Experiment:

@@ -8,12 +8,13 @@ from flcert.certify import implied_levels, success_at, targeted_success
 from flcert.core.settings import Choice
 from flcert.experiments.lab import Lab
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import LEVELS, Curve, Line, Outcome, Panel, outcome_of_both
+from flcert.experiments.outcome import Curve, Outcome, outcome_of_both
 from flcert.pipeline.attack import backdoor_for
+from flcert.report.panels import LEVELS, Line, Panel
 from flcert.training import Ensemble
 
 CLEAN, STAMPED = "clean", "with trigger"
-LINES = ("for this target", "from plain levels")
+LINES = ("bound for this target", "bound from plain levels")
 
 Bounds = tuple[Curve, Curve]  # on attack success by m: for the target, and what plain levels imply
 
@@ -35,7 +36,8 @@ def backdoor(lab: Lab, _options: Options) -> Outcome:
         "trigger hold for every backdoor with this trigger and target; those on clean inputs, in the table, for "
         "turning inputs as they are into the target."
     )
-    return _with_bounds(outcome_of_both("inputs", curves, note), bounds)
+    title = f"Certified accuracy and backdoor success, {lab.setting}, N = {lab.num_groups:,}"
+    return _with_bounds(outcome_of_both(title, "inputs", curves, note), bounds)
 
 
 def _bounds(lab: Lab, ensemble: Ensemble, target: int, trigger: Choice | None) -> Bounds:

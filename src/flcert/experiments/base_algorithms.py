@@ -26,7 +26,8 @@ def base_algorithms(lab: Lab, options: Options) -> Outcome:
             chosen = with_rule(config, rule)
             curves[name, algorithm] = lab.curve(lab.ensemble(f"{name}, {algorithm}", chosen))
             notes += small_groups(lab, f"{name}, {algorithm}", chosen)
-    return outcome_of_both("algorithm", curves, " ".join(notes))
+    title = f"Certified accuracy with each base algorithm, {lab.setting}, N = {number:,}"
+    return outcome_of_both(title, "algorithm", curves, " ".join(notes))
 
 
 def small_groups(lab: Lab, name: str, config: Config) -> list[str]:

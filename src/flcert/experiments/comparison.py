@@ -2,7 +2,8 @@
 
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import LEVELS, Outcome, Panel, curve_line, curve_rows
+from flcert.experiments.outcome import Outcome, curve_line, curve_rows
+from flcert.report.panels import CERTIFIED, LEVELS, Panel
 from flcert.training.smoothing import Smoothing
 
 
@@ -17,15 +18,9 @@ def comparison(lab: Lab, options: Options) -> Outcome:
     curves = {name: lab.curve(lab.ensemble(name, config)) for name, config in configs.items()}
     length = max(len(curve) for curve in curves.values())
     return Outcome(
+        title=f"Certified accuracy, {lab.setting}, N = {lab.num_groups:,}",
         header=("method", "m", "certified_accuracy"),
         rows=[row for name, curve in curves.items() for row in curve_rows((name,), curve, length)],
-        panels=[
-            Panel(
-                lab.federation.name,
-                LEVELS,
-                "certified accuracy",
-                [curve_line(name, curve, length) for name, curve in curves.items()],
-            )
-        ],
+        panels=[Panel("", LEVELS, CERTIFIED, [curve_line(name, curve, length) for name, curve in curves.items()])],
         note=f"In the single global model and CRFL a share beta = {options.beta} of the clients takes part in a round.",
     )

@@ -6,7 +6,8 @@ import numpy as np
 
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import Line, Outcome, Panel, Row
+from flcert.experiments.outcome import Outcome, Row
+from flcert.report.panels import Line, Panel
 from flcert.runs.config import Config
 
 POINTS = 20
@@ -22,11 +23,15 @@ def convergence(lab: Lab, options: Options) -> Outcome:
     for name, (config, last) in trained.items():
         lab.announce(f"{name}, {last:,} rounds")
         rows += [(name, number, accuracy) for number, accuracy in _accuracies(lab, name, config, last)]
-    lines = [Line(name, [(float(row[1]), float(row[2])) for row in rows if row[0] == name]) for name in trained]
+    lines = [
+        Line(name, [(float(row[1]), float(row[2])) for row in rows if row[0] == name], measured=True)
+        for name in trained
+    ]
     return Outcome(
+        title=f"Test accuracy by round, {lab.setting}, N = {lab.num_groups:,}",
         header=("model", "round", "accuracy"),
         rows=rows,
-        panels=[Panel(lab.federation.name, "rounds", "test accuracy", lines)],
+        panels=[Panel("", "rounds", "test accuracy", lines)],
         note=f"The first group with clients; in the single global model a share beta = {options.beta} of the clients "
         "takes part in a round.",
     )

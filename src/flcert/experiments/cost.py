@@ -2,8 +2,9 @@
 
 from flcert.experiments.lab import Lab, with_recipe
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import Line, Outcome, Panel, Row, at
+from flcert.experiments.outcome import Outcome, Row, at
 from flcert.grouping import share_of_rounds
+from flcert.report.panels import CERTIFIED, Line, Panel
 
 SHARES = (0.1, 0.25, 0.5, 1.0)  # of T_e
 
@@ -22,17 +23,18 @@ def cost(lab: Lab, options: Options) -> Outcome:
     load = lab.config.grouping.load(clients, recipe.participation)
     equal = share_of_rounds(clients, options.beta) * rounds / load.share_of_rounds
     lines = [
-        Line(name, [(float(row[2]), float(row[3])) for row in rows if row[0] == name])
+        Line(name, [(float(row[2]), float(row[3])) for row in rows if row[0] == name], measured=True)
         for name in reversed(lab.variants())
     ]
     return Outcome(
+        title=f"Certified accuracy for m = {m:,} by rounds of training, {lab.setting}, N = {lab.num_groups:,}",
         header=("method", "m", "rounds", "certified_accuracy"),
         rows=rows,
         panels=[
             Panel(
-                f"{lab.federation.name}, m = {m:,}",
+                "",
                 "rounds T_e",
-                f"CA@{m:,}",
+                CERTIFIED,
                 lines,
                 marked=(equal, f"cost of the single model (T = {rounds:,}, beta = {options.beta})"),
             )

@@ -7,8 +7,9 @@ from flcert.core.settings import Choice
 from flcert.experiments.base_algorithms import ALGORITHMS, larger_groups, small_groups
 from flcert.experiments.lab import Lab, with_rule
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import LEVELS, Line, Outcome, Panel, Row
+from flcert.experiments.outcome import Outcome, Row
 from flcert.pipeline.attack import backdoor_for
+from flcert.report.panels import LEVELS, Line, Panel
 from flcert.runs.config import Config
 
 UNTARGETED = {"FedAvg": "zero", "Krum": "krum", "Trimmed-mean": "trim", "Median": "trim", "FLTrust": "trim"}
@@ -32,6 +33,7 @@ def empirical(lab: Lab, options: Options) -> Outcome:
             for m in malicious:
                 rows += [(algorithm, method, m, *measured) for measured in _measured(lab, algorithm, method, chosen, m)]
     return Outcome(
+        title=f"Under known attacks, {lab.setting}, N = {larger_groups(lab, options):,}",
         header=("algorithm", "method", "m", "attack", "metric", "value"),
         rows=rows,
         panels=[_panel(rows, algorithm, metric) for metric in METRICS for algorithm in ALGORITHMS],
@@ -64,6 +66,7 @@ def _panel(rows: list[Row], algorithm: str, metric: str) -> Panel:
         Line(
             method,
             [(float(row[2]), float(row[5])) for row in rows if (row[0], row[1], row[4]) == (algorithm, method, metric)],
+            measured=True,
         )
         for method in methods
     ]

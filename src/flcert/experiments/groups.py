@@ -14,4 +14,4 @@ def groups(lab: Lab, options: Options) -> Outcome:
         for chosen in numbers
         for name, config in lab.variants(chosen).items()
     }
-    return outcome_of_both("groups", curves)
+    return outcome_of_both(f"Certified accuracy for several numbers of groups N, {lab.setting}", "groups", curves)

@@ -37,10 +37,11 @@ class Lab:
         config: the setting that is varied: FLCert-D with the preset's number of groups.
         context: where groups train, and where models and votes are kept.
         announce: called with a description of each step.
+        setting: what to call the setting in titles.
     """
 
-    def __init__(self, config: Config, context: Context, announce: Announce) -> None:
-        self.config, self.context, self.announce = config, context, announce
+    def __init__(self, config: Config, context: Context, announce: Announce, setting: str) -> None:
+        self.config, self.context, self.announce, self.setting = config, context, announce, setting
         self.trained = self.reused = 0
         self.failed: list[str] = []
         self.public: NDArray[np.int64] | None = None  # labels of the public model that groups start from
@@ -179,11 +180,11 @@ class Lab:
 
 
 @contextmanager
-def open_lab(config: Config, engine: Engine, store: Store, progress: Progress, announce: Announce) -> Iterator[Lab]:
-    """Open a lab with the configuration's data for the duration of the block."""
+def opened(config: Config, engine: Engine, store: Store, progress: Progress) -> Iterator[Context]:
+    """Where labs of a configuration train, with its data and workers for the duration of the block."""
     check_config(config)
     with Workers(engine, federation_of(config)) as workers:
-        yield Lab(config, Context(workers, store, progress), announce)
+        yield Context(workers, store, progress)
 
 
 def check_config(config: Config) -> None:

@@ -6,45 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from flcert.report.panels import CERTIFIED, LEVELS, Line, Panel, flat_line
+
 Curve = NDArray[np.float64]
 Row = tuple[str | int | float, ...]
-
-LEVELS = "malicious clients m"
-"""The axis of a panel in which the public model alone is a flat line."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a panel.
-
-    Args:
-        label: its label in the legend.
-        points: pairs of x and y.
-        spread: half the height of a band around the line at each point, if it has one.
-    """
-
-    label: str
-    points: Sequence[tuple[float, float]]
-    spread: Sequence[float] = ()
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One set of axes.
-
-    Args:
-        title: the title above it.
-        x: the label of the horizontal axis.
-        y: the label of the vertical axis, which shows a share.
-        lines: the lines in it.
-        marked: the position and label of a vertical line, if any.
-    """
-
-    title: str
-    x: str
-    y: str
-    lines: Sequence[Line]
-    marked: tuple[float, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +17,7 @@ class Outcome:
     """The result of an experiment.
 
     Args:
+        title: what it shows, and of which setting.
         header: names of the table's columns.
         rows: rows of the table.
         panels: panels of the figure, row by row.
@@ -59,6 +25,7 @@ class Outcome:
         note: what to keep in mind when reading it.
     """
 
+    title: str
     header: tuple[str, ...]
     rows: Sequence[Row]
     panels: Sequence[Panel]
@@ -86,8 +53,8 @@ def with_public_line(outcome: Outcome, accuracy: float | None) -> Outcome:
     if accuracy is None:
         return outcome
     panels = [
-        replace(panel, lines=[*panel.lines, Line("public model alone", [(0, accuracy), (_last(panel), accuracy)])])
-        if (panel.x, panel.y) == (LEVELS, "certified accuracy")
+        replace(panel, lines=[*panel.lines, flat_line("public model alone", accuracy, _last(panel))])
+        if (panel.x, panel.y) == (LEVELS, CERTIFIED)
         else panel
         for panel in outcome.panels
     ]
@@ -98,10 +65,11 @@ def _last(panel: Panel) -> float:
     return max(x for line in panel.lines for x, _ in line.points)
 
 
-def outcome_of_both(varied: str, curves: Mapping[tuple[str, str | int], Curve], note: str = "") -> Outcome:
+def outcome_of_both(title: str, varied: str, curves: Mapping[tuple[str, str | int], Curve], note: str = "") -> Outcome:
     """CA against m for both of the paper's methods side by side, with a line for each value of what varies.
 
     Args:
+        title: of the figure.
         varied: the name of the column of what varies; whole numbers are shown as N = ...
         curves: by method and setting.
         note: what to keep in mind.
@@ -114,8 +82,9 @@ def outcome_of_both(varied: str, curves: Mapping[tuple[str, str | int], Curve], 
             for (name, setting), curve in curves.items()
             if name == method
         ]
-        panels.append(Panel(method, LEVELS, "certified accuracy", lines))
+        panels.append(Panel(method, LEVELS, CERTIFIED, lines))
     return Outcome(
+        title=title,
         header=("method", varied, "m", "certified_accuracy"),
         rows=[row for key, curve in curves.items() for row in curve_rows(key, curve, length)],
         panels=panels,

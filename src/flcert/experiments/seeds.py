@@ -4,7 +4,8 @@ import numpy as np
 
 from flcert.experiments.lab import Lab
 from flcert.experiments.options import Options
-from flcert.experiments.outcome import LEVELS, Line, Outcome, Panel, Row, at
+from flcert.experiments.outcome import Outcome, Row, at
+from flcert.report.panels import CERTIFIED, LEVELS, Line, Panel
 
 
 def seeds(lab: Lab, options: Options) -> Outcome:
@@ -23,8 +24,13 @@ def seeds(lab: Lab, options: Options) -> Outcome:
         table = np.array([[at(curve, m) for m in range(length)] for curve in trials])
         mean, spread = table.mean(axis=0), table.std(axis=0, ddof=1)
         rows += [(name, m, float(mean[m]), float(spread[m]), len(trials)) for m in range(length)]
-        line = Line(f"mean of {len(trials)}, with standard deviation", list(enumerate(mean.tolist())), spread.tolist())
-        panels.append(Panel(name, LEVELS, "certified accuracy", [line]))
+        band = list(zip((mean - spread).tolist(), (mean + spread).tolist(), strict=True))
+        line = Line(f"{name}, mean and standard deviation", list(enumerate(mean.tolist())), band)
+        panels.append(Panel(name, LEVELS, CERTIFIED, [line]))
     return Outcome(
-        header=("method", "m", "mean", "standard_deviation", "repeats"), rows=rows, panels=panels[::-1], columns=2
+        title=f"Certified accuracy over {options.repeats} pairs of seeds, {lab.setting}, N = {lab.num_groups:,}",
+        header=("method", "m", "mean", "standard_deviation", "repeats"),
+        rows=rows,
+        panels=panels[::-1],
+        columns=2,
     )

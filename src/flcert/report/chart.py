@@ -41,17 +41,11 @@ class Chart:
     @property
     def points(self) -> str:
         """The curve as steps: CA@m holds from m to the next whole number."""
-        corners = []
-        for m, share in enumerate(self.curve):
-            if m:
-                corners.append((self._across(m), self._height(self.curve[m - 1])))
-            corners.append((self._across(m), self._height(share)))
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+        return self._steps(self.curve.tolist())
 
     def line(self, other: Also) -> str:
-        """The points of another curve, as far as the chart extends."""
-        points = [(m, share) for m in range(len(self.curve)) if (share := other.at(m)) is not None]
-        return " ".join(f"{self._across(m):.1f},{self._height(share):.1f}" for m, share in points)
+        """Another curve as steps, as far as the chart extends: all that is proved, and no more."""
+        return self._steps([other.proved_at(m, self.curve) for m in range(len(self.curve))])
 
     @property
     def shares(self) -> list[Tick]:
@@ -65,6 +59,14 @@ class Chart:
         sizes = (digit * 10**power for power in range(12) for digit in (1, 2, 5))
         step = next(size for size in sizes if last / size <= 8)
         return [Tick(self._across(m), f"{m:,}") for m in range(0, last + 1, step)]
+
+    def _steps(self, shares: Sequence[float]) -> str:
+        corners = []
+        for m, share in enumerate(shares):
+            if m:
+                corners.append((self._across(m), self._height(shares[m - 1])))
+            corners.append((self._across(m), self._height(share)))
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
 
     def _across(self, m: int) -> float:
         return round(self.left + self.width * m / max(1, len(self.curve) - 1), 1)

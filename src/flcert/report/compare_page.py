@@ -1,6 +1,5 @@
 """A comparison in files: the table and the curves as CSV, the figure, and an HTML page that needs no network."""
 
-import base64
 import csv
 import io
 import os
@@ -10,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from flcert.core.files import writable_directory, write_atomic
+from flcert.datasets import written
 from flcert.report.compare import Comparison, Setting, claim_of
 from flcert.report.compare_runs import Run
-from flcert.report.figures import rendered
+from flcert.report.drawing import files_of, picture
+from flcert.report.inline import panels_on_page
+from flcert.report.panels import CERTIFIED, LEVELS, Line, Panel
+from flcert.report.styles import MOST_LINES
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")  # Okabe and Ito
-STYLES = ("-", "--", "-.", ":")
-MOST_LINES = len(COLOURS) * len(STYLES)  # no two lines up to here have the same colour and style
 LONGEST_LABEL = 70  # characters of a setting in the legend
 STEM = "comparison"
 
@@ -30,13 +26,12 @@ STEM = "comparison"
 def write_comparison(comparison: Comparison, directory: Path) -> dict[str, Path]:
     """Write the files of a comparison into a directory, and return them by what they are."""
     writable_directory(directory)
-    pictures = {form: rendered(figure_of(comparison), form) for form in ("png", "svg")}
+    pictures = files_of(picture(title_of(comparison), panels_of(comparison)))
     contents = {
         "table": (f"{STEM}.csv", _csv(table_rows(comparison))),
         "curves": (f"{STEM}-curves.csv", _csv(_curve_rows(comparison))),
-        "png": (f"{STEM}.png", pictures["png"]),
-        "svg": (f"{STEM}.svg", pictures["svg"]),
-        "page": (f"{STEM}.html", _page(comparison, pictures["svg"], directory)),
+        **{form: (f"{STEM}.{form}", content) for form, content in pictures.items()},
+        "page": (f"{STEM}.html", _page(comparison, directory)),
     }
     for name, content in contents.values():
         write_atomic(directory / name, content)
@@ -83,50 +78,59 @@ def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def figure_of(comparison: Comparison) -> Figure:
-    """Certified accuracy against m as steps, a panel for each test set, a colour and line style for each setting."""
+def panels_of(comparison: Comparison) -> list[Panel]:
+    """Certified accuracy against m: a panel for each test set, a line for each setting."""
     shown = comparison.settings[:MOST_LINES]
-    columns = 1 if max(len(setting.name) for setting in shown) > 40 else 2
-    legend = 0.22 * -(-len(shown) // columns)
+    labels = _labels(shown)
     drawn = {setting.test_set for setting in shown}
     sets = [(digest, letter) for digest, letter in comparison.test_sets.items() if digest in drawn]
-    figure = Figure(figsize=(7.2, 3.8 * len(sets) + legend), layout="constrained")
-    for axes, (digest, letter) in zip(figure.subplots(len(sets), squeeze=False).flat, sets, strict=True):
-        for number, setting in enumerate(shown):
-            if setting.test_set == digest:
-                _draw(axes, setting, number, comparison.length)
-        axes.set(
-            xlabel="malicious clients m", ylabel="certified accuracy", ylim=(0, 1.02), xlim=(0, comparison.length - 1)
+    return [
+        Panel(
+            f"test set {letter}" if len(sets) > 1 else "",
+            LEVELS,
+            CERTIFIED,
+            [
+                _line(label, setting, comparison.length)
+                for label, setting in zip(labels, shown, strict=True)
+                if setting.test_set == digest
+            ],
         )
-        if len(sets) > 1:
-            axes.set_title(f"test set {letter}")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="#dddddd", linewidth=0.6)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_formatter(PercentFormatter(1))
-    figure.legend(loc="outside lower center", ncols=columns, fontsize="small", frameon=False, handlelength=4)
-    return figure
+        for digest, letter in sets
+    ]
 
 
-def _draw(axes: Axes, setting: Setting, number: int, length: int) -> None:
-    curves, levels = setting.curves(length), np.arange(length)
-    mean, colour = curves.mean(axis=0), COLOURS[number % len(COLOURS)]
-    name = textwrap.shorten(setting.name, LONGEST_LABEL, placeholder=" …")
+def _labels(settings: Sequence[Setting]) -> list[str]:
+    """The settings' names for the legend: shortened, and numbered where that makes two of them the same."""
+    names = [textwrap.shorten(setting.name, LONGEST_LABEL, placeholder=" …") for setting in settings]
+    return [f"{name} ({at})" if names.count(name) > 1 else name for at, name in enumerate(names, start=1)]
+
+
+def _line(name: str, setting: Setting, length: int) -> Line:
+    """The mean over the repeats, with a band of one standard deviation on either side."""
+    curves = setting.curves(length)
+    mean = curves.mean(axis=0)
+    spread = curves.std(axis=0, ddof=1) if len(curves) > 1 else None
+    band = [] if spread is None else list(zip((mean - spread).tolist(), (mean + spread).tolist(), strict=True))
     label = name if len(curves) == 1 else f"{name} (mean of {len(curves)})"
-    axes.step(levels, mean, where="post", color=colour, linestyle=STYLES[number % len(STYLES)], label=label)
-    if len(curves) > 1:
-        spread = curves.std(axis=0, ddof=1)
-        axes.fill_between(levels, mean - spread, mean + spread, step="post", color=colour, alpha=0.15, linewidth=0)
+    return Line(label, list(enumerate(mean.tolist())), band)
 
 
-def _page(comparison: Comparison, picture: bytes, directory: Path) -> bytes:
+def title_of(comparison: Comparison) -> str:
+    """What the figure shows: whose accuracy it is."""
+    names = dict.fromkeys(written(run.manifest.data.name) for run in comparison.runs)
+    return f"Certified accuracy, {' and '.join(names)}"
+
+
+def _page(comparison: Comparison, directory: Path) -> bytes:
+    panels = panels_of(comparison)
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)
     page = environment.get_template("compare.html.j2").render(
         comparison=comparison,
         tables=[[column for column in comparison.columns if column.judged is judged] for judged in (True, False)],
         claim_of=claim_of,
-        image=base64.b64encode(picture).decode(),
+        title=title_of(comparison),
+        image=panels_on_page(panels, min(2, len(panels)), STEM, title_of(comparison)),
         undrawn=max(0, len(comparison.settings) - MOST_LINES),
         runs=[(setting, [_described(run, directory) for run in setting.runs]) for setting in comparison.settings],
         stem=STEM,

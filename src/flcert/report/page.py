@@ -1,19 +1,23 @@
 """The HTML page of a run: one file, no network."""
 
-import base64
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from flcert.certify import Figures, Guarantee, kind_class
 from flcert.core.files import write_atomic
+from flcert.datasets import written
 from flcert.report import figures
 from flcert.report.chart import Chart
+from flcert.report.drawing import files_of
+from flcert.report.inline import inlined, legend, on_page
 from flcert.report.paths import shortened
 from flcert.report.points import (
     also_curves,
@@ -27,10 +31,13 @@ from flcert.report.points import (
     telling_level,
     widened,
 )
+from flcert.report.styles import styles_of
 from flcert.report.targets import targets_of_run
 from flcert.report.trade import trade_of_run, why_no_trade
 from flcert.runs.directory import RunDirectory
 from flcert.runs.records import AttackFigures, Manifest, Samples, Summary
+
+WITHOUT_ATTACK = "accuracy without attack"
 
 
 def write_report(run_directory: RunDirectory) -> Path:
@@ -39,9 +46,15 @@ def write_report(run_directory: RunDirectory) -> Path:
     curve = np.array(summary.certified_accuracy)
     guarantee, config, groups = run_directory.guarantee(), run_directory.config(), manifest.groups
     also = also_curves(summary)
-    wide = widened(curve, also)
+    wide, method = widened(curve, also), config.grouping.title
+    styles = styles_of([method, WITHOUT_ATTACK, *(one.title for one in also)])
     page = _template().render(
         images=_images(run_directory, manifest, summary),
+        legend=legend({label: replace(one, mark="") for label, one in styles.items()}),
+        own=styles[method],
+        usual=styles[WITHOUT_ATTACK],
+        others=[(one, styles[one.title]) for one in also],
+        on_page=on_page,
         summary=summary,
         manifest=manifest,
         rows=[
@@ -81,14 +94,14 @@ def _note(kind: str, figures: Figures, own: Guarantee) -> str:
     return figures.note or ("" if ":" in kind else kind_class(kind).note_beside(own))
 
 
-def _images(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -> dict[str, str]:
-    """Write the figures to files, and return them as base64-encoded SVG."""
+def _images(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -> dict[str, Markup]:
+    """Write the figures to files, and return them as parts of the page."""
     images = {}
     for name, figure in _draw(run_directory, manifest, summary).items():
-        drawn = {form: figures.rendered(figure, form) for form in ("png", "svg")}
+        drawn = files_of(figure)
         for form, picture in drawn.items():
             write_atomic(run_directory.path / "figures" / f"{name}.{form}", picture)
-        images[name] = base64.b64encode(drawn["svg"]).decode()
+        images[name] = inlined(drawn["svg"], name, figure.get_suptitle())
     return images
 
 
@@ -112,14 +125,23 @@ def _explained(samples: Samples | None, guarantee: Guarantee) -> dict[str, Any] 
 
 def _draw(run_directory: RunDirectory, manifest: Manifest, summary: Summary) -> dict[str, Figure]:
     certificate, truth, curve = run_directory.certificate(), run_directory.truth(), np.array(summary.certified_accuracy)
+    whose, method = (
+        f"{written(manifest.data.name)}, N = {len(manifest.groups):,}",
+        run_directory.config().grouping.title,
+    )
+    public = summary.public.accuracy if summary.public else None
+    title = f"Certified accuracy, {whose}"
     drawn = {
-        "curve": figures.curve_figure(curve, summary.accuracy, summary.public.accuracy if summary.public else None),
-        "levels": figures.levels_figure(certificate, truth),
-        "sizes": figures.sizes_figure(np.array([facts.clients for facts in manifest.groups])),
+        "curve": figures.curve_figure(title, method, curve, summary.accuracy, public),
+        "levels": figures.levels_figure(f"Certified security levels, {whose}", certificate, truth),
+        "sizes": figures.sizes_figure(f"Group sizes, {whose}", np.array([facts.clients for facts in manifest.groups])),
     }
     by_round = _curves_by_round(run_directory.path / "rounds.csv")
     if by_round:
-        drawn["rounds"] = figures.rounds_figure(list(by_round), list(by_round.values()), chosen_levels(curve)[:-1])
+        levels = chosen_levels(curve)[:-1] or [0]
+        drawn["rounds"] = figures.rounds_figure(
+            f"Certified accuracy by round, {whose}", list(by_round), list(by_round.values()), levels
+        )
     return drawn
 
 

@@ -22,6 +22,7 @@ class Also:
         values: the share of inputs by m.
         complete: whether the share is zero at all other m; if not, it was not computed there.
         flat: the share at every m, for a model that no client can change.
+        same_labels: whether it has no labels of its own, but is about those that the run's certificate is about.
     """
 
     kind: str
@@ -29,12 +30,32 @@ class Also:
     values: Mapping[int, float]
     complete: bool
     flat: float | None = None
+    same_labels: bool = False
 
     def at(self, m: int) -> float | None:
         """The share at m, or None if it is not known."""
         if self.flat is not None:
             return self.flat
         return self.values.get(m, 0.0 if self.complete else None)
+
+    def proved_at(self, m: int, own: Curve) -> float:
+        """The largest share that is proved for m, also where none was computed for this m.
+
+        Whoever controls m clients could also control more and do nothing with them, so what holds against m' clients
+        holds against any m < m'. And if both certificates are about the same labels, certified accuracy is a lower
+        bound of this share, too, and the better of the two counts.
+
+        Args:
+            m: the number of malicious clients.
+            own: the run's certified accuracy by m.
+
+        >>> sparse = Also("whole", "whole", {0: 0.9, 4: 0.5}, complete=False, same_labels=True)
+        >>> [sparse.proved_at(m, np.array([0.9, 0.6, 0.4, 0.3, 0.2, 0.1])) for m in range(6)]
+        [0.9, 0.6, 0.5, 0.5, 0.5, 0.1]
+        """
+        later = [share for other, share in self.values.items() if other >= m and not self.complete]
+        plain = float(own[m]) if self.same_labels and m < len(own) else 0.0
+        return max([self.at(m) or 0.0, plain, *later])
 
 
 def also_curves(summary: Summary) -> list[Also]:
@@ -45,7 +66,8 @@ def also_curves(summary: Summary) -> list[Also]:
             curves.append(Also(kind, found.title, dict(enumerate(found.certified_accuracy)), complete=True))
         else:
             shares = {m: inputs / num_inputs for m, inputs in (found.inputs or {}).items()}
-            curves.append(Also(kind, found.title, shares, complete=False))
+            same = found.accuracy is None
+            curves.append(Also(kind, found.title, shares, complete=False, same_labels=same))
     if summary.public:
         curves.append(Also("public", "public model alone", {}, complete=True, flat=summary.public.accuracy))
     return curves
