@@ -580,6 +580,7 @@ def test_all_that_was_stopped_shows_the_figures_that_were_made(tmp_path, tiny_st
         (("--preset", "digits", "--preset", "har", "--malicious", 25), "--malicious must be in [0, num_clients=20]"),
         (("--repeats", 1), "--repeats must be greater than or equal to 2, got 1"),
         (("--set", "compression=int8"), "experiments do not compress models"),
+        (("--set", "recipe.initial=digits-28"), "public model 'digits-28' is not there yet"),
     ],
 )
 def test_all_refuses_wrong_options_before_anything_is_trained(flcert, tmp_path, given, message):

@@ -12,7 +12,7 @@ from typing import Any
 
 from flcert.core.files import first_difference, writable_directory, write_atomic, write_json
 from flcert.core.store import Store
-from flcert.datasets import written
+from flcert.datasets import Federation, written
 from flcert.engines import Engine, Processes
 from flcert.errors import FlcertError, InputError, check_range
 from flcert.experiments import Lab, Options, Outcome, experiment
@@ -22,6 +22,7 @@ from flcert.experiments.outcome import with_public_line
 from flcert.pipeline.run import federation_of
 from flcert.runs.config import Config
 from flcert.training import Context, Progress
+from flcert.training.checks import check_recipe
 from flcert.training.context import silent
 
 SCALED = "-scale-"  # between a preset and its scale in the label of a setting
@@ -155,7 +156,7 @@ def reproduce_all(requests: Sequence[Request], site: Site) -> Iterator[Reproduct
     sets = [(config, list(same)) for config, same in groupby(requests, key=lambda request: request.config)]
     if len(sets) > 1:
         for config, same in sets:
-            _check_numbers(same, federation_of(config).num_clients)
+            _check_fit(config, same, federation_of(config))
     made = 0
     try:
         for config, same in sets:
@@ -178,9 +179,9 @@ def _made_or_refused(request: Request, site: Site, context: Context) -> Reproduc
 
 @contextmanager
 def _opened(config: Config, requests: Sequence[Request], site: Site) -> Iterator[Context]:
-    """The data and workers of a setting, once the options of its figures are known to fit the clients."""
+    """The data and workers of a setting, once its recipe and the options of its figures are known to fit the data."""
     with opened(config, site.engine, site.store, site.progress) as context:
-        _check_numbers(requests, context.federation.num_clients)
+        _check_fit(config, requests, context.federation)
         yield context
 
 
@@ -222,8 +223,10 @@ def _refuse_another(made: FigureFacts | None, facts: Path, request: Request) -> 
         raise InputError(f"{facts} is of other settings ({difference}); give another directory (--out)")
 
 
-def _check_numbers(requests: Sequence[Request], num_clients: int) -> None:
-    """Refuse numbers that do not fit the clients before anything is trained."""
+def _check_fit(config: Config, requests: Sequence[Request], federation: Federation) -> None:
+    """Refuse numbers that do not fit the clients, and a recipe that no figure could use, before anything is trained."""
+    num_clients = federation.num_clients
+    check_recipe(federation, config.grouping.groups_of(federation.ids, federation.forgotten), config.recipe)
     for request in requests:
         for number in request.options.groups:
             check_range("--groups", number, 1, num_clients, "num_clients")
