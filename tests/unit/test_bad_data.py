@@ -47,6 +47,17 @@ def test_a_client_s_data_that_does_not_fit(client, message):
         Federation.build("bad", {"ann": GOOD, "bob": client}, GOOD, num_labels=3)
 
 
+@pytest.mark.parametrize("kind", ["m8[s]", "M8[s]"])
+def test_times_are_no_tokens(kind):
+    tokens = (np.ones((3, 4), int), GOOD[1])
+    with pytest.raises(InputError, match=r"client 'bob' must have real numbers as inputs, got dtype (time|date)"):
+        Federation.build("bad", {"ann": tokens, "bob": (tokens[0].astype(kind), GOOD[1])}, tokens)
+    with pytest.raises(
+        InputError, match=r"client 'ann' has inputs of dtype int64, but the test inputs have (time|date)"
+    ):
+        Federation.build("bad", {"ann": tokens}, (tokens[0].astype(kind), GOOD[1]))
+
+
 def test_a_test_set_that_does_not_fit():
     with pytest.raises(InputError, match=r"the test set has no examples"):
         Federation.build("bad", {"ann": GOOD}, (np.ones((0, 4), np.float32), np.zeros(0, int)))

@@ -49,10 +49,10 @@ def zipped(members, compression=zipfile.ZIP_DEFLATED):
     return buffer.getvalue()
 
 
-def claiming(shape):
-    """An npy file whose header tells another shape than its content has."""
+def claiming(shape, dtype="<f4"):
+    """An npy file whose header tells another shape or type than its content has."""
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": shape})
     return buffer.getvalue() + GOOD["inputs"].tobytes()
 
 
@@ -85,6 +85,10 @@ BAD = {
     "broken deflate": (broken_deflate(), "cannot be read as npz"),
     "a pickle": (packed(inputs=np.array([object()]), labels=np.array([0])), "Object arrays cannot be loaded"),
     "another shape": (zipped({"inputs.npy": claiming((10**6, 4)), "labels.npy": LABELS}), "16,000,000 bytes for shape"),
+    "arrays in an array": (
+        zipped({"inputs.npy": claiming((3, 4), ("<f4", (1,))), "labels.npy": LABELS}),
+        "must be an array of numbers, got dtype",
+    ),
     "a negative shape": (zipped({"inputs.npy": claiming((-3, -4)), "labels.npy": LABELS}), "cannot be read as npz"),
     "a header": (zipped({"inputs.npy": b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16, "labels.npy": LABELS}), "cannot be r"),
     "lzma": (zipped({"inputs.npy": npy(GOOD["inputs"]), "labels.npy": LABELS}, zipfile.ZIP_LZMA), "stored or deflated"),
@@ -215,6 +219,31 @@ def test_the_bound_can_be_raised_and_holds_for_the_packed_file_too(folder):
     assert datasets.load("folder", path=folder, max_client_bytes=20_000).num_clients == 6
     with pytest.raises(InputError, match="max_client_bytes"):
         datasets.load("folder", path=folder, max_client_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "like", "kept"),
+    [(bool, int, 4 * 8), (np.int8, int, 4 * 8), (np.float16, np.float32, 4 * 4)],
+)
+def test_the_bound_holds_for_the_types_in_which_examples_are_kept(folder, given, like, kept):
+    """The file is small in its own types, packed and unpacked: bool becomes int64, float16 float32, labels int64."""
+    rows = 2**16
+    for place in ("test.npz", *(f"clients/{user}.npz" for user in USERS)):
+        (folder / place).write_bytes(packed(inputs=GOOD["inputs"].astype(like), labels=GOOD["labels"]))
+    content = packed(inputs=np.ones((rows, 4), given), labels=np.zeros(rows, np.int8))
+    (folder / "clients" / "c.npz").write_bytes(content)
+    needed, own = rows * (kept + 8), rows * (4 * np.dtype(given).itemsize + 1) + 1000
+    assert datasets.load("folder", path=folder, max_client_bytes=needed).client(2)[0].nbytes == rows * kept
+    rule = f"in the types in which inputs and labels are kept, has {needed:,} bytes, more than max_client_bytes="
+    for limit in (needed - 1, own):
+        before = traced()
+        left = datasets.load("folder", path=folder, max_client_bytes=limit, on_bad_client="exclude")
+        peak = tracemalloc.get_traced_memory()[1] - before
+        tracemalloc.stop()
+        assert left.excluded == (("c", f"the file, {rule}{limit:,}"),)
+        assert peak < rows * 4  # the file's own inputs were not unpacked either
+        with pytest.raises(InputError, match=re.escape(f"c.npz, {rule}{limit:,}")):
+            datasets.load("folder", path=folder, max_client_bytes=limit)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])

@@ -94,7 +94,7 @@ class Federation:
         if root is not None:
             check_examples("the root set", *root, like=np.asarray(test[0]))
         server = root or (np.asarray(test[0])[:0], np.asarray(test[1])[:0])
-        dtype = input_dtype(np.asarray(test[0]))
+        dtype = input_dtype(np.asarray(test[0]).dtype)
         sizes = [len(owned) for _, owned in clients.values()]
         return cls(
             name=name,

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from flcert.datasets.dataset import DataSet, Options
-from flcert.datasets.examples import Examples, check_client
+from flcert.datasets.examples import Examples, check_client, input_dtype
 from flcert.datasets.federation import Federation, labels_of_test_set
 from flcert.datasets.npz import read_npz
 from flcert.errors import InputError
@@ -25,7 +25,8 @@ class FolderOptions(Options):
         num_labels: L; by default one more than the largest label of the test set.
         on_bad_client: what to do about a client whose file cannot be used: refuse the data set, or leave the client
             out. It stays registered, keeps its place in its groups, and counts as malicious.
-        max_client_bytes: the most bytes that the file of a client may have, packed or unpacked.
+        max_client_bytes: the most bytes that the file of a client may have, packed, unpacked, and as its examples are
+            kept: int64 tokens or float32 features, and int64 labels.
     """
 
     path: Path
@@ -87,7 +88,8 @@ def _client_files(folder: Path) -> dict[str, Path]:
 
 
 def _examples(file: Path, most: int | None, shown: str | None = None) -> Examples:
-    inputs, labels = read_npz(file, ("inputs", "labels"), most, shown)
+    kept = {"inputs": input_dtype, "labels": lambda _: np.int64}
+    inputs, labels = read_npz(file, kept, most, shown)
     return inputs, labels  # type: ignore[return-value]  # the federation checks that labels are integers
 
 
