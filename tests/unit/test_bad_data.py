@@ -18,6 +18,7 @@ from flcert.training import Recipe, train
 from flcert.voting.files import read_votes
 
 GOOD = (np.ones((3, 4), np.float32), np.array([0, 1, 2]))
+SECOND_INFINITE = np.array([[1.0] * 4, [np.inf] * 4, [1.0] * 4])
 
 
 @pytest.mark.parametrize(
@@ -36,8 +37,10 @@ GOOD = (np.ones((3, 4), np.float32), np.array([0, 1, 2]))
         ((GOOD[0], np.array([0, 1, -2])), r"client 'bob' must have labels in \[0, 2\*\*31\], got -2 to 1"),
         ((GOOD[0], np.array([0, 1, 3])), r"labels must be in \[0, 2\], got 3 from client 'bob'"),
         ((GOOD[0] * 1j, GOOD[1]), "client 'bob' must have real numbers as inputs, got dtype complex"),
-        ((np.full((3, 4), np.nan), GOOD[1]), r"inputs must be finite, got NaN or infinity in row 3 \(client 'bob'\)"),
-        ((np.full((3, 4), np.inf), GOOD[1]), r"inputs must be finite, got NaN or infinity in row 3 \(client 'bob'\)"),
+        ((np.full((3, 4), np.nan), GOOD[1]), r"inputs must be finite, got NaN or infinity in row 0 \(client 'bob'\)"),
+        ((SECOND_INFINITE, GOOD[1]), r"inputs must be finite, got NaN or infinity in row 1 \(client 'bob'\)"),
+        ((np.ones((3, 4), "m8[s]"), GOOD[1]), "client 'bob' must have real numbers as inputs, got dtype timedelta64"),
+        ((np.ones((3, 4), "M8[s]"), GOOD[1]), "client 'bob' must have real numbers as inputs, got dtype datetime64"),
         ((np.array([["a"] * 4] * 3), GOOD[1]), "client 'bob' must have real numbers as inputs"),
         ((np.ones((3, 4), int), GOOD[1]), "client 'bob' has inputs of dtype int64, but the test inputs have float32"),
     ],

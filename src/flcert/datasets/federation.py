@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flcert.core.digest import digest_arrays
-from flcert.datasets.examples import Examples, check_examples, input_dtype
+from flcert.datasets.examples import Examples, check_examples, first_row, input_dtype
 from flcert.datasets.subject import Subject
 from flcert.errors import InputError, unknown_name
 
@@ -307,15 +307,17 @@ def _check(federation: Federation) -> None:
         outside = (labels < 0) | (labels >= federation.num_labels)
         if outside.any():
             row = int(np.flatnonzero(outside)[0])
-            whose = f" from {_owner(federation, row)}" if what == "labels" else ""
+            whose = f" from {_owner(federation, row)[0]}" if what == "labels" else ""
             raise InputError(f"{what} must be in [0, {federation.num_labels - 1}], got {labels[row]}{whose}")
     for what, owner in (("inputs", ""), ("test_inputs", "the test set"), ("root_inputs", "the root set")):
         inputs = getattr(federation, what)
         if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
-            row = int(np.argwhere(~np.isfinite(inputs))[0][0])
-            whose = owner or _owner(federation, row)
+            row = first_row(~np.isfinite(inputs))
+            whose, row = (owner, row) if owner else _owner(federation, row)
             raise InputError(f"{what} must be finite, got NaN or infinity in row {row} ({whose})")
 
 
-def _owner(federation: Federation, row: int) -> str:
-    return f"client {federation.ids[int(np.searchsorted(federation.offsets, row, side='right')) - 1]!r}"
+def _owner(federation: Federation, row: int) -> tuple[str, int]:
+    """Whose row this is of all clients' rows, and which one of the client's own."""
+    position = int(np.searchsorted(federation.offsets, row, side="right")) - 1
+    return f"client {federation.ids[position]!r}", row - int(federation.offsets[position])
