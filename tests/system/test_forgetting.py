@@ -240,6 +240,42 @@ def test_what_was_made_from_a_client_is_found_though_what_came_between_was_prune
     assert len(before - stored(other)) == 2
 
 
+@pytest.mark.parametrize("change", ["other data", "excluded"])
+def test_entries_made_from_other_data_of_the_client_stay_and_are_told(flcert, folder, tmp_path, change):
+    """Another data set may have a client of this id, so the id alone is no reason to delete."""
+    options = ("--set", "data.options.on_bad_client=exclude", "--set", "data.options.num_labels=10")
+    run(flcert, folder, "run", *options)
+    file = folder / "clients" / "client-0003.npz"
+    inputs, labels = load("digits", num_clients=15, num_test=80).client(3)
+    if change == "excluded":
+        file.write_bytes(b"broken")
+    else:
+        np.savez(file, inputs=inputs[1:], labels=labels[1:])
+    run(flcert, folder, "run", *options)
+    before = stored(tmp_path / "cache")
+    result = flcert("forget", "run", "client-0003", "--engine", "inline", "-q")
+    assert result.code == 0, result.err
+    told = "2 entries in the store were made from other data of clients with these ids"  # a model and its votes
+    assert told in " ".join(result.err.split())
+    assert len(before - stored(tmp_path / "cache")) == (0 if change == "excluded" else 2)
+    again = flcert("forget", "run", "client-0003", "--engine", "inline", "-q", "--json")
+    assert json.loads(again.out)["groups"]["of_other_data"] == 2
+    flcert("store", "prune", "--days", 0)
+    last = flcert("forget", "run", "client-0003", "client-0004", "--engine", "inline", "-q")
+    assert "other data" not in last.err
+
+
+def test_entries_are_counted_by_the_whole_id_of_their_clients(tmp_path):
+    store = Store(tmp_path)
+    made = {"a": "client 12ab ann", "b": "client 34cd ann", "c": "client 12ab joann", "d": "client 12ab mary ann"}
+    for key, origin in made.items():
+        store.write(Entry(key * 48, (origin,)), {"a": np.arange(2)})
+    store.write(Entry("e" * 48, ("b" * 48,)), {"a": np.arange(2)})
+    assert [store.of_clients(users) for users in (["ann"], ["mary ann"], ["bob"], ["ann", "joann"])] == [3, 1, 0, 4]
+    assert store.forget(["client 12ab ann"]) == 1
+    assert store.of_clients(["ann"]) == 2
+
+
 def test_a_copy_of_the_store_forgets_too_when_it_is_told_again(flcert, folder, tmp_path):
     run(flcert, folder, "run")
     shutil.copytree(tmp_path / "cache", tmp_path / "copy")

@@ -34,7 +34,7 @@ def forget(
     """Turn a run into what it would have been without some clients' data, byte for byte; everybody keeps their group.
 
     Only the groups that held them are trained again. Votes, certificate and report are updated, and everything in the
-    store that was made from their data is deleted.
+    store that was made from their data, as they are now, is deleted.
 
     Example: `flcert forget runs/first client-0003 client-0117`
     """
@@ -50,7 +50,7 @@ def forget(
     ensemble = done.result.ensemble
     if json_:
         counts = {"held": done.groups, "trained": ensemble.trained, "reused": ensemble.reused, "deleted": done.deleted}
-        counts["of_unknown_origin"] = done.unknown
+        counts |= {"of_unknown_origin": done.unknown, "of_other_data": done.other_data}
         typer.echo(json.dumps({"directory": str(run), "groups": counts, **done.result.summary.told()}))
         return
     groups = (
@@ -61,6 +61,12 @@ def forget(
         warn(
             f"{done.unknown:,} entries of the store do not say what they were made from, because an older version of "
             "flcert wrote them; `flcert store prune --days 0` deletes all that is there"
+        )
+    if done.other_data:
+        warn(
+            f"{done.other_data:,} entries in the store were made from other data of clients with these ids, which may "
+            "be older data of the same clients or belong to another data set; `flcert store prune --days 0` deletes "
+            "all that is there"
         )
     if done.unfinished:
         warn(

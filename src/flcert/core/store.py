@@ -2,8 +2,8 @@
 
 An entry is one safetensors file. Its header carries the key and a digest of the arrays, so that a truncated or
 altered file is noticed and never used. A small JSON file beside it says what the entry was made from: clients' data, or
-other entries. So everything derived from a client can be found and deleted, whoever made it. It also says which kind of
-kernels computed the arrays (``core.determinism.kernels``).
+other entries. So everything derived from a client's data can be found and deleted, whoever made it. It also says which
+kind of kernels computed the arrays (``core.determinism.kernels``).
 """
 
 import json
@@ -30,6 +30,8 @@ Arrays = dict[str, NDArray[np.generic]]
 
 ORIGIN_FORMAT = 2  # format 1 did not record the kernels
 
+_CLIENT = "client "  # how the origin of a client starts; no key of an entry does
+
 UNKNOWN = "unknown"
 """In place of the kernels of an entry that does not tell."""
 
@@ -54,7 +56,7 @@ def derived(entry: Entry, origins: Iterable[str]) -> Entry:
 
 def client_origin(user: str, data_digest: str) -> str:
     """The name of a client's data in ``Entry.made_from``."""
-    return f"client {data_digest} {user}"
+    return f"{_CLIENT}{data_digest} {user}"
 
 
 class Store:
@@ -160,17 +162,21 @@ class Store:
 
     def descendants(self, origins: Collection[str]) -> set[str]:
         """The keys of all entries made from these origins, directly or through other entries."""
+        return _reached(self._children(), origins)
+
+    def of_clients(self, users: Collection[str]) -> int:
+        """The number of entries made from any data of clients with these ids, of whichever federation."""
+        children = self._children()
+        origins = [origin for origin in children if _user(origin) in users]
+        return sum(self.path(key).exists() for key in _reached(children, origins))
+
+    def _children(self) -> dict[str, list[str]]:
+        """The keys of the entries made from each origin directly."""
         children: dict[str, list[str]] = defaultdict(list)
         for record in (self.directory / "store").glob("*/*.json"):
             for origin in _made_from(record):
                 children[origin].append(record.stem)
-        found: set[str] = set()
-        pending = list(origins)
-        while pending:
-            made = [key for key in children[pending.pop()] if key not in found]
-            found.update(made)
-            pending += made
-        return found
+        return children
 
     def of_unknown_origin(self) -> int:
         """The number of entries without a record of their origin, which an older version of flcert wrote."""
@@ -201,6 +207,22 @@ class Store:
 
     def _directories(self) -> list[Path]:
         return [self.directory, *(path for path in (self.directory / "store").glob("**/") if path.is_dir())]
+
+
+def _reached(children: Mapping[str, list[str]], origins: Iterable[str]) -> set[str]:
+    """The keys of all entries made from these origins, directly or through other entries."""
+    found: set[str] = set()
+    pending = list(origins)
+    while pending:
+        made = [key for key in children.get(pending.pop(), []) if key not in found]
+        found.update(made)
+        pending += made
+    return found
+
+
+def _user(origin: str) -> str | None:
+    """The id of the client whose ``client_origin`` this is; None for the key of an entry."""
+    return origin.removeprefix(_CLIENT).partition(" ")[2] if origin.startswith(_CLIENT) else None
 
 
 def _remove(path: Path) -> bool:

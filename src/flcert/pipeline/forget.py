@@ -34,6 +34,8 @@ class Forgotten:
         deleted: how many store entries were deleted because they were made from the clients' data.
         unknown: how many store entries remain that do not say what they were made from (from older versions of flcert).
         unfinished: how many temporary files remain in the store, of commands that run or may run on another machine.
+        other_data: how many store entries remain that were made from other data of clients with the same ids: older
+            data of these clients, or data of other federations whose clients are called so too.
     """
 
     result: RunResult
@@ -41,6 +43,7 @@ class Forgotten:
     deleted: int
     unknown: int
     unfinished: int = 0
+    other_data: int = 0
 
 
 def forget(
@@ -54,9 +57,10 @@ def forget(
     """Turn a run into what it would have been without some clients' data, byte for byte; everybody keeps their group.
 
     The new run is made beside the old one and replaces it when it is complete. Everything in the store that was
-    made from the clients' data is deleted, whichever run made it. Other runs with the same clients are not
-    changed: forget the clients in each of them. Of several calls at once on runs in one directory, each waits for the
-    one before.
+    made from the clients' data, as they are now, is deleted, whichever run made it. What was made from other data
+    of clients with the same ids is counted and stays: other federations may have clients of these names. Other runs
+    with the same clients are not changed: forget the clients in each of them. Of several calls at once on runs in one
+    directory, each waits for the one before.
 
     Args:
         path: the run directory.
@@ -99,7 +103,9 @@ def _forget(path: Path, clients: Sequence[str], engine: Engine | None, store: St
     _remove_temporaries(beside, store)
     _take_place(beside, path, set_aside)
     result = replace(result, directory=path)
-    return Forgotten(result, len(held), deleted, store.of_unknown_origin(), store.unfinished())
+    return Forgotten(
+        result, len(held), deleted, store.of_unknown_origin(), store.unfinished(), store.of_clients(set(clients))
+    )
 
 
 def _remove_temporaries(directory: Path, store: Store) -> None:
