@@ -23,39 +23,24 @@ class Experiment:
 
     Args:
         function: the function that makes it.
-        title: what it shows.
         uses: the options that apply to it.
         presets: the settings that the paper used; Chit-Chat stands in for Reddit, whose corpus you have to provide.
     """
 
     function: Callable[[Lab, Options], Outcome]
-    title: str
     uses: tuple[str, ...]
     presets: tuple[str, ...] = ("mnist-0.5",)
 
 
 EXPERIMENTS = {
-    "comparison": Experiment(
-        comparison,
-        "FLCert beside the single global model and CRFL",
-        ("beta", "copies"),
-        ("mnist-0.1", "mnist-0.5", "cifar10", "har", "chitchat"),
-    ),
-    "groups": Experiment(groups, "Impact of the number of groups N", ("groups",)),
-    "backdoor": Experiment(
-        backdoor, "Certified accuracy and attack success on clean inputs and on inputs with a trigger", ()
-    ),
-    "seeds": Experiment(seeds, "Impact of the seeds of grouping and training", ("repeats",)),
-    "base-algorithms": Experiment(base_algorithms, "FLCert with different base algorithms", ("groups",)),
-    "empirical": Experiment(
-        empirical, "Test accuracy and attack success rate under known attacks", ("groups", "malicious", "beta")
-    ),
-    "cost": Experiment(
-        cost, "Certified accuracy against the rounds of training", ("malicious", "beta", "single_rounds")
-    ),
-    "convergence": Experiment(
-        convergence, "Accuracy by round of a group's model and of the single global model", ("beta", "single_rounds")
-    ),
+    "comparison": Experiment(comparison, ("beta", "copies"), ("mnist-0.1", "mnist-0.5", "cifar10", "har", "chitchat")),
+    "groups": Experiment(groups, ("groups",)),
+    "backdoor": Experiment(backdoor, ()),
+    "seeds": Experiment(seeds, ("repeats",)),
+    "base-algorithms": Experiment(base_algorithms, ("groups",)),
+    "empirical": Experiment(empirical, ("groups", "malicious", "beta")),
+    "cost": Experiment(cost, ("malicious", "beta", "single_rounds")),
+    "convergence": Experiment(convergence, ("beta", "single_rounds")),
 }
 """The experiments by name."""
 
