@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 from flcert import aggregators, models
 from flcert.attacks import ATTACKS
 from flcert.attacks.label_flip import LabelFlip
+from flcert.core.code import code_digest
 from flcert.core.settings import Choice, Strict
 from flcert.datasets import load
 from flcert.errors import InputError
@@ -232,3 +234,126 @@ def test_the_code_in_the_documentation_works(tmp_path):
     assert "Choice(name=Net" in code
     (tmp_path / "recipe.py").write_text(f"{code}\n{TRAIN_BOTH}")
     assert said("recipe.py", folder=tmp_path) == ["2 {} 32", "2 {} 64"]
+
+
+NOTEBOOK = """
+import functools
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch import nn
+
+SCALE, TABLE, WEIGHTS, SETTINGS = 1.0, {"a": [1, (2, b"3")]}, torch.ones(2, dtype=torch.bfloat16), SimpleNamespace(a=1)
+MASK, WORDS, LOCK, attribute = np.zeros(2), {"one", "two", "three"}, threading.Lock(), 1
+
+
+def halve(inputs):
+    return inputs / 2
+
+
+@functools.lru_cache
+def table(key):
+    return TABLE[key]
+
+
+def power(number):
+    return lambda inputs, by=2: (inputs * by) ** number
+
+
+raised = power(1)
+
+
+class Helper(nn.Module):
+    def forward(self, inputs):
+        return halve(inputs)
+
+
+class Above(nn.Module):
+    factor = 1
+
+
+class Net(Above):
+    def __init__(self, width: int = 3):
+        super().__init__()
+        self.helper, self.attribute = Helper(), [table(key) for key in TABLE]
+
+    def forward(self, inputs):
+        return raised(self.helper(inputs)) * SCALE * WEIGHTS * MASK * SETTINGS.a * len(WORDS)
+
+    def again(self):
+        return Net
+"""
+
+
+def notebook():
+    """A module without a file, as a notebook is one."""
+    module = ModuleType("cells_without_file")
+    exec(NOTEBOOK, vars(module))
+    return module
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "SCALE = 2.0",
+        "TABLE['a'][1] = (2, b'4')",
+        "WEIGHTS[1] = 2",
+        "MASK[0] = 1",
+        "WORDS.add('four')",
+        "SETTINGS.a = 2",
+        "raised = power(2)",
+        "raised.__defaults__ = (3,)",
+        "Above.factor = 2",
+        "Net.__init__.__annotations__['width'] = float",
+        "def halve(inputs): return inputs / 3",
+        "@functools.lru_cache\ndef table(key): return TABLE[key] * 2",
+        "class Helper(nn.Module):\n    def forward(self, inputs): return -halve(inputs)",
+        "halve = torch.relu",
+    ],
+)
+def test_whatever_the_code_of_a_notebook_uses_is_in_its_digest(cell):
+    module = notebook()
+    before = code_digest(module.Net)
+    exec(cell, vars(module))
+    assert code_digest(module.Net) != before
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["attribute = 2", "LOCK = threading.Lock()", "other = 1", "def halve(inputs): return inputs / 2  # said again"],
+)
+def test_what_the_code_does_not_use_is_not(cell):
+    module = notebook()
+    before = code_digest(module.Net)
+    exec(cell, vars(module))
+    assert code_digest(module.Net) == before == code_digest(notebook().Net)
+
+
+def test_code_that_uses_what_nobody_can_compare_is_refused():
+    module = notebook()
+    exec("SCALE = LOCK", vars(module))
+    with pytest.raises(InputError, match=r"^'Net' uses an object of lock, and cannot be told .*: put it into a module"):
+        code_digest(module.Net)
+
+
+def test_the_digest_is_the_same_in_every_process(tmp_path):
+    """Sets of texts have another order in each."""
+    asks = "from flcert.core.plugins import source_digest; print(source_digest('__main__:Net'))"
+    found = {said("-c", f"{NOTEBOOK}\n{asks}", folder=tmp_path)[0] for _ in range(3)}
+    assert len(found) == 1
+
+
+def test_a_script_from_a_pipe_is_like_a_notebook(tmp_path):
+    def piped(factor, *engines):
+        text = SCRIPT.replace("FACTOR", "SCALE").replace("import sys", f"import sys\nSCALE = {factor}", 1)
+        command = [sys.executable, "-", *engines]
+        done = subprocess.run(command, input=text, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    refused, here = piped(1, "processes", "inline")
+    assert "which the workers cannot import" in refused
+    assert here == "trained 1 reused 0 {}"
+    assert piped(1, "inline") == ["trained 0 reused 1 {}"]
+    assert piped(2, "inline") == ["trained 1 reused 0 {}"]

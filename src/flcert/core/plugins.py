@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 
-from flcert.core.digest import digest, digest_files
+from flcert.core.code import code_digest, file_of
+from flcert.core.digest import digest_files
 from flcert.core.settings import MAIN, Choice, complaint, import_path
 from flcert.errors import FlcertError, InputError, unknown_name
 
@@ -94,7 +95,8 @@ def source_digest(name: str) -> str:
 
     It covers the Python files of the factory's package, or those beside its module, and becomes part of a group's key,
     so that models trained with older versions of the files are never reused. Modules that these files import from
-    elsewhere are not covered. Where there are no files, as in a notebook, it covers the code of the factory itself.
+    elsewhere are not covered. Where there are no files, as in a notebook, it covers the code of the factory, and that
+    and the values which it uses (``code_digest``).
     """
     if ":" not in name:
         return ""
@@ -103,7 +105,7 @@ def source_digest(name: str) -> str:
         module = _module(name, module_name)
         files = _sources(sys.modules[module_name.partition(".")[0]])
         if not files:  # a notebook, where a class may be defined again at any time
-            return digest(_code(getattr(module, name.partition(":")[2], None)), 16)
+            return code_digest(getattr(module, name.partition(":")[2], None))
         _digests[module_name] = digest_files(files)
     return _digests[module_name]
 
@@ -147,32 +149,13 @@ def _sources(top: ModuleType) -> list[Path]:
 
     The file of a script comes first: scripts that lie beside each other all have the same module name.
     """
-    source = getattr(top, "__file__", None)
-    if source is None:  # a package without __init__.py
-        return sorted(file for place in getattr(top, "__path__", ()) for file in Path(place).rglob("*.py"))
-    file = Path(source)
+    file = file_of(top)
+    if file is None:  # a package without __init__.py
+        return sorted(source for place in getattr(top, "__path__", ()) for source in Path(place).rglob("*.py"))
     if file.name == "__init__.py":
         return sorted(file.parent.rglob("*.py"))
     beside = [] if "site-packages" in file.parts else sorted(file.parent.glob("*.py"))
     return [file, *beside] if top.__name__ in (MAIN, IN_A_WORKER) or not beside else beside
-
-
-def _code(value: Any) -> str:
-    """What a class or function computes, as text without the places where it was defined."""
-    if isinstance(value, type):
-        own = [one for one in value.__mro__ if one.__module__ == value.__module__]
-        parts = {f"{one.__qualname__}.{name}": part for one in own for name, part in vars(one).items()}
-        told = [name for name in sorted(parts) if not name.endswith(("__doc__", "__annotations__"))]
-        inside = (f"{name} {_code(parts[name])}" for name in told)
-        return f"class {value.__qualname__} {list(inside)}"
-    if isinstance(value, staticmethod | classmethod):
-        return _code(value.__func__)
-    if isinstance(value, FunctionType):
-        return f"{_code(value.__code__)} {value.__defaults__!r} {value.__kwdefaults__!r}"
-    if isinstance(value, CodeType):
-        constants = [_code(one) for one in value.co_consts]
-        return f"{value.co_code.hex()} {constants} {value.co_names} {value.co_varnames} {value.co_freevars}"
-    return repr(value) if isinstance(value, str | int | float | tuple | None) else type(value).__qualname__
 
 
 def _module(what: str, name: str) -> ModuleType:

@@ -17,6 +17,7 @@ from types import FrameType
 
 import torch
 
+from flcert.core.code import file_of
 from flcert.datasets import Federation
 from flcert.engines.base import Pool, Result, Task
 from flcert.engines.scratch import scratch_directory
@@ -38,9 +39,9 @@ class Processes:
 
     @property
     def imports_main(self) -> bool:
-        """Whether the workers can run the script again: a notebook or ``python -c`` has no file."""
+        """Whether the workers can run the script again: a notebook, ``python -c`` or a pipe has no file."""
         main = sys.modules["__main__"]
-        return main.__spec__ is not None or hasattr(main, "__file__")
+        return main.__spec__ is not None or file_of(main) is not None
 
     @contextmanager
     def pool(self, federation: Federation) -> Iterator[Pool]:

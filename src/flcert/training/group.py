@@ -35,7 +35,8 @@ def _check_origin(task: GroupTask, shape: tuple[int, ...], num_labels: int) -> N
     """Refuse to train with other code or from other weights than the process that made the task knows."""
     if task.sources != recipe_sources(task.recipe, task.attack):
         raise RunError(
-            "a module of the recipe or the attack was edited after it was imported, or a worker has another text of it"
+            "a module of the recipe or the attack was edited after it was imported, a worker has another text of it, "
+            "or a value that the code of a notebook uses changed during training"
         )
     if task.initial and task.initial != initial_digest(task.recipe, shape, num_labels, task.start):
         raise RunError(f"model {task.recipe.model.name!r} does not start from the weights that it had at first")
