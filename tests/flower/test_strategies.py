@@ -1,7 +1,11 @@
 """Flower's strategies as base algorithms, unchanged."""
 
 import re
+import subprocess
+import sys
 from copy import deepcopy
+from functools import partial
+from threading import Lock, RLock
 
 import numpy as np
 import pytest
@@ -80,6 +84,21 @@ def double(value):
     return 2 * value
 
 
+def times(number, by=1, **held):
+    """A function with a closure and a default."""
+    return lambda value, factor=by: value * number * factor * len(held)
+
+
+def shifted(number):
+    """A class that only its closure tells from another."""
+
+    class Shifted(FedAvg):
+        def shift(self):
+            return number
+
+    return Shifted
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -92,6 +111,14 @@ def double(value):
         ({"mask": np.zeros(3)}, {"mask": np.ones(3)}),
         ({"mask": torch.zeros(3)}, {"mask": torch.ones(3)}),
         ({"rule": double}, {"rule": described}),
+        ({"rule": times(3)}, {"rule": times(4)}),
+        ({"rule": times(3, 1)}, {"rule": times(3, 2)}),
+        ({"rule": times(3, mask=np.zeros(2))}, {"rule": times(3, mask=np.ones(2))}),
+        ({"rule": times(times(1))}, {"rule": times(times(2))}),
+        ({"rule": lambda value: value}, {"rule": lambda value: -value}),
+        ({"rule": partial(double, 1)}, {"rule": partial(double, 2)}),
+        ({"rule": FedAvg().summary}, {"rule": FedAvg().start}),
+        ({"kind": shifted(1)}, {"kind": shifted(2)}),
         ({"inner": FedAvg()}, {"inner": FedAvg(weighted_by_key="other")}),
     ],
     ids=lambda held: next(iter(held)),
@@ -99,6 +126,43 @@ def double(value):
 def test_a_strategy_s_description_has_all_that_it_holds(one, other):
     assert described(Own(**one)) != described(Own(**other))
     assert described(Own(**one)) == described(Own(**deepcopy(one)))
+
+
+def test_other_objects_in_a_closure_count_by_their_class():
+    """Such as Flower's context, which is another in each run: a run that starts again must know its models."""
+    assert described(Own(rule=times(3, held=Lock()))) == described(Own(rule=times(3, held=Lock())))
+    assert described(Own(rule=times(3, held=Lock()))) != described(Own(rule=times(3, held=RLock())))
+
+
+CELL = """
+from flwr.serverapp.strategy import FedAvg
+
+SHIFT = {}
+
+
+class Strategy(FedAvg):
+    def aggregate_train(self, server_round, replies):
+        return super().aggregate_train(server_round + SHIFT, replies)
+"""
+
+
+def test_a_strategy_of_a_notebook_is_described_by_its_code():
+    def of_cell(shift):
+        exec(CELL.format(shift), cell := {"__name__": "strategy_without_file"})
+        return described(cell["Strategy"]())
+
+    assert of_cell(1) == of_cell("1  # said again")
+    assert of_cell(1) != of_cell(2)
+
+
+def test_a_strategy_of_the_running_script_is_described_by_its_file(tmp_path):
+    asks = "from flcert.flower.strategy import described\nprint(described(Strategy()))"
+
+    def of_script(shift):
+        (tmp_path / "script.py").write_text(f"{CELL.format(shift)}\n{asks}\n")
+        return subprocess.check_output([sys.executable, "script.py"], cwd=tmp_path, text=True)
+
+    assert of_script(1) == of_script(1) != of_script(2)
 
 
 def numbered(*last):

@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FunctionType
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
 
 from flcert.aggregators import Aggregator, Memory, Round, remembered
+from flcert.core.code import code_digest, found_by_name, has_file
 from flcert.core.digest import digest_arrays
 from flcert.core.plugins import source_digest
+from flcert.core.settings import import_path
 from flcert.errors import InputError
 from flcert.training.device import tensor
 from flcert.training.local import Replica
@@ -144,13 +147,21 @@ def weight_of(strategy: Strategy) -> str | None:
 def described(strategy: Strategy) -> str:
     """A strategy's class and everything it holds, as text, with a digest of code that is neither Flower's nor ours.
 
-    Objects other than numbers, strings, containers, arrays and functions are described by their class alone.
+    Objects other than numbers, strings, containers, arrays and functions are described by their class alone, also in
+    the defaults and closures of functions. The rule of a ``RuleStrategy`` is what the recipe says.
 
     >>> described(FedAvg()).partition(",")[0]
     "FedAvg(arrayrecord_key='arrays'"
     """
-    held = ", ".join(f"{name}={_setting(value)}" for name, value in sorted(vars(strategy).items()))
+    held = ", ".join(f"{name}={_attribute(strategy, name)}" for name in sorted(vars(strategy)))
     return f"{type(strategy).__qualname__}({held}){_source(type(strategy))}"
+
+
+def _attribute(strategy: Strategy, name: str) -> str:
+    value = vars(strategy)[name]
+    if isinstance(strategy, RuleStrategy) and name == "_rule" and isinstance(value, FunctionType):
+        return f"{value.__qualname__}{_file(value)}"
+    return _setting(value)
 
 
 def _setting(value: Any) -> str:
@@ -173,14 +184,28 @@ def _setting(value: Any) -> str:
             return digest_arrays(value.detach().numpy())
         case FunctionType() | type():
             return f"{value.__qualname__}{_source(value)}"
+        case MethodType() | partial():
+            return f"{type(value).__qualname__}{_code(value)}"
     return type(value).__qualname__
 
 
-def _source(code: FunctionType | type) -> str:
-    """Where a class or function comes from, if it is neither Flower's nor ours."""
-    if code.__module__.partition(".")[0] in ("flwr", "flcert", "__main__"):
-        return ""
-    return f" of {source_digest(f'{code.__module__}:{code.__qualname__}')}"
+def _source(value: FunctionType | type) -> str:
+    """What a class or function computes and holds, if it is neither Flower's nor ours."""
+    return "" if _is_ours(value) and found_by_name(value) else f"{_file(value)}{_code(value)}"
+
+
+def _file(value: FunctionType | type) -> str:
+    """Where a class or function comes from, if it is neither Flower's nor ours and has a file."""
+    known = _is_ours(value) or not has_file(value.__module__)
+    return "" if known else f" of {source_digest(import_path(value))}"
+
+
+def _is_ours(value: FunctionType | type) -> bool:
+    return value.__module__.partition(".")[0] in ("flwr", "flcert")
+
+
+def _code(value: object) -> str:
+    return f" of {code_digest(value, other=type)}"
 
 
 def _refuse_shared_chance(strategy: Strategy) -> None:
