@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flcert import certify, grouping
-from flcert.certify.confidence import clopper_pearson, tail_bound
+from flcert.certify.confidence import clopper_pearson, failure_probability, tail_bound
 from flcert.certify.draw import Draw
 from flcert.certify.sampled import least_groups
 from flcert.errors import InputError
@@ -144,9 +144,19 @@ def test_without_clients_the_fewest_groups_follow_the_selection(selection):
     assert certify.Sampled(selection=selection).least_groups(10_000) == least_groups(10_000, 0.001, selection)
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+def test_the_fewest_groups_do_not_depend_on_how_many_there_are(distinct):
+    setting = {"num_clients": 1000, "group_size": 2, "distinct": distinct}
+    fewest = certify.Sampled(**setting).least_groups(100)
+    for number, failed in ((5, 0), (40, 3), (None, 3)):
+        assert certify.Sampled(**setting, num_groups=number, num_failed=failed).least_groups(100) == fewest
+
+
 def test_no_inputs_share_no_alpha():
     with pytest.raises(InputError, match=r"num_inputs must be in \[1, .* got 0"):
         least_groups(0)
+    with pytest.raises(InputError, match=r"num_inputs must be in \[1, 4611686018427387904\], got 4611686018427387905"):
+        least_groups(2**62 + 1)
 
 
 ALPHA = 0.1
@@ -202,6 +212,18 @@ def test_failed_groups_were_drawn_too():
     assert certify.Sampled(**setting).certify(counts).levels[0] > told
 
 
+def test_failed_groups_are_added_to_the_votes_of_one_input():
+    counts, setting = certify.Evidence(np.array([[49, 1], [48, 2]])), {"num_clients": 1000, "group_size": 2}
+    told = certify.Sampled(**setting, num_groups=55).certify(counts).levels
+    assert np.array_equal(certify.Sampled(**setting, num_failed=5).certify(counts).levels, told)
+    assert told.min() > 0
+
+
+def test_a_kind_without_failed_groups_does_not_guess_how_many_were_drawn():
+    with pytest.raises(InputError, match="same positive sum, got 4 to 5; give num_groups"):
+        certify.Sampled(num_clients=10, group_size=2).certify(certify.Evidence(np.array([[5, 0], [3, 1]])))
+
+
 def test_groups_that_cast_no_vote_lower_the_level():
     setting = {"num_clients": 1000, "group_size": 2}
     full = sampled([[490, 10]], **setting)
@@ -231,6 +253,12 @@ def test_settings_that_make_no_sense_are_refused(options, message):
 def test_rows_with_different_sums_need_the_number_of_groups():
     with pytest.raises(InputError, match="same positive sum, got 4 to 5; give num_groups"):
         sampled([[5, 0], [3, 1]], num_clients=10, group_size=2)
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, "0.2.1"])
+def test_a_failure_probability_is_strictly_between_zero_and_one(alpha):
+    with pytest.raises(InputError, match=rf"alpha must be in \(0, 1\), got {alpha}"):
+        failure_probability(alpha)
 
 
 @pytest.mark.parametrize("alpha", [0.001, 0.999])

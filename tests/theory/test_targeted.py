@@ -266,6 +266,50 @@ def may_win(true_counts, weight, target, touched):
     return False
 
 
+def drawn_votes(num_groups, num_inputs=4):
+    """Votes of drawn groups, most of them for the first of three labels."""
+    return np.random.default_rng(1).multinomial(num_groups, [0.75, 0.2, 0.05], num_inputs)
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("tails", ["one", "both", "best"])
+def test_safe_selection_is_that_of_the_paper_with_half_the_alpha_for_targets_too(tails, distinct):
+    numbers = {"num_clients": 1000, "group_size": 2, "tails": tails, "distinct": distinct}
+    safe = certify.Sampled(**numbers, alpha=0.01)
+    half, whole = (certify.Sampled(**numbers, alpha=alpha, selection="paper") for alpha in (0.005, 0.01))
+    evidence = Evidence(drawn_votes(60))
+    assert np.array_equal(safe.certify(evidence).levels, half.certify(evidence).levels)
+    assert not np.array_equal(safe.certify(evidence).levels, whole.certify(evidence).levels)
+    for target in (1, 2):
+        levels = safe.target_levels(evidence, target)
+        assert np.array_equal(levels, half.target_levels(evidence, target))
+        assert not np.array_equal(levels, whole.target_levels(evidence, target))
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_the_best_tails_are_the_better_of_the_two_with_half_the_alpha_each(distinct):
+    numbers = {"num_clients": 1000, "group_size": 2, "distinct": distinct}
+    best = certify.Sampled(**numbers, alpha=0.01, tails="best")
+    one, both = (certify.Sampled(**numbers, alpha=0.005, tails=tails) for tails in ("one", "both"))
+    evidence = Evidence(drawn_votes(60))
+    for target in range(3):
+        expected = np.maximum(one.target_levels(evidence, target), both.target_levels(evidence, target))
+        assert np.array_equal(best.target_levels(evidence, target), expected)
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_what_failed_groups_of_a_draw_would_have_voted_cannot_elect_the_target(distinct):
+    counts, failed = drawn_votes(60), 4
+    numbers = {"num_clients": 1000, "group_size": 2, "tails": "both", "distinct": distinct}
+    for target in range(3):
+        found = certify.Sampled(**numbers, num_failed=failed).target_levels(Evidence(counts), target)
+        for label in range(3):
+            voted = counts.copy()
+            voted[:, label] += failed
+            assert (found <= certify.Sampled(**numbers).target_levels(Evidence(voted), target)).all()
+        assert (found > 0).any() == (target > 0)
+
+
 @pytest.mark.parametrize("more", [0, 3])
 @pytest.mark.parametrize("distinct", [False, True])
 def test_the_level_of_a_draw_is_that_of_the_weakest_ensemble_within_the_bounds(more, distinct):
