@@ -2,7 +2,7 @@
 
 mutmut makes the changes, as ``[tool.mutmut]`` in ``pyproject.toml`` says, and mypy refuses some. ``mutmut run`` would
 collect the tests anew for each of the others. This collects them once and forks for each change: the tests that reach
-the changed function run one after the other until one fails, first those that noticed most so far, then the quickest.
+the changed function run one after the other until one fails: new tests, those that noticed most so far, the quickest.
 After ``--seconds`` of processor time no further test starts, and the change has survived. A test that takes five times
 as long as without a change, and four seconds more, has noticed it. All tests must pass first without a change.
 
@@ -147,6 +147,7 @@ class Loop:
         """Run the tests without a change, and note the time of each and the functions that it reaches."""
         known = json.loads(PASSED.read_text()) if PASSED.exists() else {}
         new = [test for name, test in self.tests.items() if name not in known]
+        self.new = {test.nodeid for test in new}
 
         def run(pipe: int) -> None:
             set_mutant_under_test("stats")
@@ -173,13 +174,14 @@ class Loop:
                 self.reach.setdefault(function, []).append(name)
 
     def order(self, mutant: str) -> list[str]:
-        """The tests that reach the changed function: what kills quickest, then one of each test's parameters."""
+        """The tests that reach the changed function: new ones, what kills quickest, one of each test's parameters."""
         turn: Counter[str] = Counter()
         keys = {}
         for name in sorted(self.reach.get(function_of(mutant), ()), key=self.duration.__getitem__):
             written = name.partition("[")[0]
             kills = 4 * self.kills[function_of(mutant), name] + self.kills[file_of(mutant), name]
-            keys[name] = (-kills / (0.05 + self.duration[name]), turn[written], self.duration[name])
+            speed = kills / (0.05 + self.duration[name])
+            keys[name] = (name not in self.new, -speed, turn[written], self.duration[name])
             turn[written] += 1
         return sorted(keys, key=keys.__getitem__)
 
