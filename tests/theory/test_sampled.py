@@ -34,6 +34,22 @@ def test_the_level_of_a_bound_is_that_of_the_weakest_models_within_it(num_client
         assert Draw(num_clients, group_size, 7, distinct=False).level_of_bound(bound) == weakest
 
 
+def test_a_rival_has_no_more_groups_than_the_winner_leaves():
+    """Of ten groups at least seven vote for y, so at most three for z, and two that turn make five each."""
+    draw = Draw(5, 2, 3, distinct=False)
+    for most in (3, 9):
+        found = draw.to_turn(np.array([7], dtype=object), np.array([most], dtype=object), np.array([0]))
+        assert found.tolist() == [2]
+
+
+def test_a_bound_stands_without_trusted_votes_unless_they_are_told():
+    """All ten groups vote for y. Five must turn, and one client touches four; one trusted vote beside one group weighs
+    as much as ten, so that all must turn, of which three clients touch nine.
+    """
+    draw = Draw(5, 2, 1, distinct=False)
+    assert (draw.level_of_bound(Fraction(1)), draw.level_of_bound(Fraction(1), 1)) == (1, 3)
+
+
 def random_cases(count, seed, *, most_groups):
     draw = random.Random(seed)
     for _ in range(count):
@@ -261,9 +277,10 @@ def test_a_failure_probability_is_strictly_between_zero_and_one(alpha):
         failure_probability(alpha)
 
 
+@pytest.mark.parametrize("selection", ["safe", "paper"])
 @pytest.mark.parametrize("alpha", [0.001, 0.999])
-def test_half_of_the_votes_are_never_enough(alpha):
-    assert sampled([[5, 5]], num_clients=100, group_size=2, alpha=alpha).abstained[0]
+def test_half_of_the_votes_are_never_enough(alpha, selection):
+    assert sampled([[5, 5]], num_clients=100, group_size=2, alpha=alpha, selection=selection).abstained[0]
 
 
 def test_the_selection_correction_is_needed_by_nearly_a_factor_of_two():
