@@ -12,6 +12,7 @@ from flcert import certify, grouping
 from flcert.certify.confidence import clopper_pearson, failure_probability, tail_bound
 from flcert.certify.draw import Draw
 from flcert.certify.sampled import least_groups
+from flcert.certify.search import untouched_groups
 from flcert.errors import InputError
 from tests.theory.exact import binomial_tail, exact_level_holds, sampled
 from tests.theory.test_enumerated import counts_of, survives_worst_attack, true_level
@@ -48,6 +49,11 @@ def test_a_bound_stands_without_trusted_votes_unless_they_are_told():
     """
     draw = Draw(5, 2, 1, distinct=False)
     assert (draw.level_of_bound(Fraction(1)), draw.level_of_bound(Fraction(1), 1)) == (1, 3)
+
+
+def test_beyond_all_clients_but_a_group_no_group_is_left_to_count():
+    assert untouched_groups(5, 2, more_than=1) == 3  # C(2, 2) = 1 is the last one
+    assert untouched_groups(5, 2, more_than=-1) == 3
 
 
 def random_cases(count, seed, *, most_groups):
