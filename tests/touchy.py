@@ -88,17 +88,11 @@ class Odd(nn.Module):
         return torch.cat([scores, scores + 1], dim=1) if self.how == "wide" else scores[:-1]
 
 
-class Tossing(nn.Module):
-    """A linear model that tosses coins about its answers once it has learnt something.
-
-    Args:
-        input_shape: of an input.
-        num_labels: L.
-    """
+class Tossing(Touchy):
+    """A linear model that tosses coins about its answers once it has learnt something."""
 
     def __init__(self, input_shape, num_labels):
-        super().__init__()
-        self.layer = nn.Linear(input_shape[0], num_labels)
+        super().__init__(input_shape, num_labels)
         self.learnt = nn.Parameter(torch.zeros(1))
 
     def forward(self, inputs):
