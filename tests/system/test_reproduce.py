@@ -238,6 +238,7 @@ def test_the_page_of_figures_in_a_browser(browser, tmp_path, tiny_store):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+@pytest.mark.draws
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_s_pictures_take_its_colours_and_its_print_is_light(browser, tmp_path, tiny_store, theme):
     page = make("comparison", tmp_path, tiny_store).page

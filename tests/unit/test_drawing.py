@@ -17,6 +17,8 @@ from flcert.report.panels import CERTIFIED, LEVELS, Line, Panel, flat_line
 from flcert.report.points import Also
 from flcert.report.styles import COLOURS, DASHES, INK, METHODS, MOST_LINES, styles_of
 
+pytestmark = pytest.mark.draws
+
 # What the three kinds of cones see, and what people see who lack the first or the second kind (Machado et al., 2009).
 VISIONS = {
     "usual": np.eye(3),
